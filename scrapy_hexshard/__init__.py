@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scrapy_hexshard.components.addon import HexShardAddon
-    from scrapy_hexshard.components.shard_middleware import UnownedRequest
+    from scrapy_hexshard.components.exceptions import UnownedRequest
     from scrapy_hexshard.config import Config, RetryPolicy
     from scrapy_hexshard.errors import (
         HexShardError,
@@ -37,7 +37,7 @@ __version__ = "0.1.0"
 # Resolved on first use (PEP 562), so that a command that needs no Scrapy does not import it.
 _HOMES = {
     "components.addon": ("HexShardAddon",),
-    "components.shard_middleware": ("UnownedRequest",),
+    "components.exceptions": ("UnownedRequest",),
     "config": ("Config", "RetryPolicy"),
     "errors": (
         "HexShardError",

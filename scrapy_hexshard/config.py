@@ -115,7 +115,13 @@ def find_shard(
     """
     written = arguments.get("shard")
     if isinstance(written, str) and "/" in written:
-        return ShardSpec.parse(written), "spider arguments"
+        spec = ShardSpec.parse(written)
+        if str(arguments.get("shards") or spec.count) != str(spec.count):
+            raise ShardError(
+                f"The spider arguments shard={spec} and shards={arguments['shards']!r} contradict "
+                "each other. Leave shards out."
+            )
+        return spec, "spider arguments"
     index = _first(
         ("spider arguments", arguments.get("shard")),
         ("settings", settings.get("HEXSHARD_SHARD")),
@@ -165,7 +171,7 @@ class _Reader:
         if isinstance(value, str):
             return value
         if isinstance(value, os.PathLike):
-            return os.fspath(value)
+            return str(value)
         raise SettingError(f"{name} is a path or a store URL, not {value!r}.")
 
     def boolean(self, name: str, default: bool) -> bool:
@@ -195,7 +201,7 @@ class _Reader:
             return default
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if isinstance(value, bool) or not (least <= number < math.inf):
             raise SettingError(f"{name} is a number of seconds, at least {least:g}, not {value!r}.")

@@ -1,0 +1,1 @@
+"""The Scrapy side: the only folder that imports Scrapy."""

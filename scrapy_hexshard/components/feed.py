@@ -1,0 +1,232 @@
+"""Feeds the claimed keys of a shard to the engine, as capacity allows, until none is left."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.crawler import Crawler
+from scrapy.utils.defer import deferred_from_coro
+from twisted.python.failure import Failure
+
+from scrapy_hexshard.components.event_loop import Alarm
+from scrapy_hexshard.components.request_codec import (
+    OWN,
+    TOKEN,
+    PayloadIsNoRequestError,
+    decode_request,
+    is_live,
+)
+from scrapy_hexshard.components.start_intake import StartIntake
+from scrapy_hexshard.components.work import Work
+from scrapy_hexshard.store.contract import Claim, OpenWork, Settlement
+from scrapy_hexshard.units import Unit
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS = 2.0  # how often to ask for keys that other workers of the shard hold
+MAX_WAITING = 1000
+
+
+class NoRequestError(Exception):
+    """A key that is no URL, and nothing that builds a request for it."""
+
+
+class Feed:
+    """The keys of one shard on their way from the store to the engine."""
+
+    def __init__(self, work: Work, crawler: Crawler) -> None:
+        assert crawler.spider is not None
+        assert crawler.stats is not None
+        self._work = work
+        self._spider: Spider = crawler.spider
+        self._alarm = Alarm()
+        self._ready: deque[Claim] = deque()
+        self._waiting: dict[str, Claim] = {}  # for the request that start() may still yield
+        self._claiming = False
+        self._open: OpenWork | None = None  # what was left at the last empty claim
+        self._ask_at = 0.0
+        self._capacity = work.config.max_units
+        self._intake = StartIntake(work, self._spider, crawler.stats, self._started, self.changed)
+        work.feed = self
+
+    async def requests(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """The requests of this shard's keys, and the items of *start*, as they can be worked on.
+
+        It ends once nothing of the shard can become claimable any more.
+        """
+        reading = deferred_from_coro(self._intake.read(start))
+        reading.addErrback(self._intake_failed)
+        try:
+            while not self._work.closing:
+                while self._intake.items:
+                    yield self._intake.items.popleft()
+                if self._ready and self._work.open_units < self._capacity:
+                    claim = self._ready.popleft()
+                    unit = self._work.open_unit(claim)
+                    unit.hold()
+                    request = self._request(unit, claim)
+                    if request is not None:
+                        yield request
+                    # Not in a finally: a feed that is thrown away leaves its unit to the closing.
+                    unit.release_hold()
+                    continue
+                if self._is_over():
+                    break
+                self._refill()
+                await self._alarm.wait(self._patience())
+        finally:
+            reading.cancel()
+            if self._work.closing:
+                self._work.stopping()
+        self._end()
+
+    def _end(self) -> None:
+        if self._work.closing:
+            return
+        self._work.idle = True
+        if self._waiting:
+            logger.error(
+                "%d keys wait for start requests that could not be stored, and start() did not "
+                "yield them in this run, for example %s. They stay pending.",
+                len(self._waiting),
+                next(iter(self._waiting)),
+            )
+            self._work.stop("unfinished")
+        if self._intake.error is not None:
+            self._work.reason = "start_error"
+            raise self._intake.error
+
+    def _intake_failed(self, failure: Failure) -> None:
+        if not self._work.closing:
+            logger.error("Storing the start requests failed: %s", failure.getErrorMessage())
+            self._work.stop("store_error")
+
+    # Claiming.
+
+    def room(self) -> None:
+        """A unit has ended, or the work has."""
+        self._alarm.ring()
+
+    def changed(self) -> None:
+        """The store may have something new to claim, or nothing any more."""
+        self._open = None
+        self._ask_at = 0.0
+        self._alarm.ring()
+
+    def lost(self, tokens: set[int]) -> None:
+        """The claims of *tokens* belong to others now."""
+        self._ready = deque(claim for claim in self._ready if claim.token not in tokens)
+        for claim in [claim for claim in self._waiting.values() if claim.token in tokens]:
+            del self._waiting[str(claim)]
+        self.changed()
+
+    def _refill(self) -> None:
+        room = self._capacity - len(self._ready)
+        if self._claiming or room <= self._capacity // 2 or len(self._waiting) >= MAX_WAITING:
+            return
+        if monotonic() < self._ask_at:
+            return
+        self._claiming = True
+        self._ask_at = monotonic() + POLL_SECONDS
+        self._work.thread.claim(room).addCallbacks(self._claimed, self._claim_failed)
+
+    def _claimed(self, answer: tuple[list[Claim], OpenWork | None]) -> None:
+        claims, self._open = answer
+        self._claiming = False
+        if claims:
+            self._ask_at = 0.0
+        elif self._open and self._open.next_in is not None:
+            self._ask_at = monotonic() + min(max(self._open.next_in, 0.05), POLL_SECONDS)
+        for claim in claims:
+            self._place(claim)
+        self._alarm.ring()
+
+    def _claim_failed(self, failure: Failure) -> None:
+        self._claiming = False
+        logger.error("Keys could not be claimed, so this worker stops: %s", failure.value)
+        self._work.stop("store_error")
+        self._alarm.ring()
+
+    def _place(self, claim: Claim) -> None:
+        live = is_live(claim.payload) and claim not in self._intake.live
+        early = claim.payload is None and self._intake.reading
+        if (live or early) and not hasattr(self._spider, "request_for_key"):
+            self._waiting[str(claim)] = claim
+        else:
+            self._ready.append(claim)
+
+    def _started(self, key: str) -> None:
+        """start() yields a key: give it back if it waits, so that it gets the new request."""
+        claim = self._waiting.pop(key, None)
+        if claim is not None:
+            self._work.thread.settle(Settlement.release(claim)).addErrback(self._claim_failed)
+
+    def _patience(self) -> float | None:
+        if self._claiming or self._ready:
+            return None
+        if not self._intake.reading:
+            self._release_early()
+        return max(0.01, self._ask_at - monotonic())
+
+    def _release_early(self) -> None:
+        """start() is over, so no callback will come for keys that were stored without one."""
+        early = [claim for claim in self._waiting.values() if claim.payload is None]
+        for claim in early:
+            self._ready.append(self._waiting.pop(str(claim)))
+        if early:
+            self._alarm.ring()
+
+    def _is_over(self) -> bool:
+        work = self._work
+        busy = self._claiming or self._intake.reading or work.open_units or work.settling
+        if busy or self._ready or self._open is None:
+            return False
+        left = self._open.pending + self._open.running + self._open.failed
+        return left <= len(self._waiting)
+
+    # Requests.
+
+    def _request(self, unit: Unit, claim: Claim) -> Request | None:
+        try:
+            request = self._build(claim)
+        except PayloadIsNoRequestError as error:
+            unit.fail(f"payload: {error}", permanent=True)
+        except NoRequestError:
+            unit.interrupted = True
+            logger.error(  # noqa: TRY400 - a traceback would say nothing more
+                "The key %s is no URL, and the spider has no request_for_key(key, payload) to "
+                "build a request for it. Add one; the key stays pending.",
+                claim,
+            )
+            self._work.stop("no_request")
+        except Exception as error:
+            logger.exception("request_for_key failed for %s", claim)
+            unit.fail(f"spider: {type(error).__name__}")
+        else:
+            request.meta[TOKEN] = claim.token
+            request.meta[OWN] = True
+            return request
+        return None
+
+    def _build(self, claim: Claim) -> Request:
+        if (build := getattr(self._spider, "request_for_key", None)) is not None:
+            payload = None if claim.payload is None else json.loads(claim.payload)
+            request = build(str(claim), payload)
+            if not isinstance(request, Request):
+                raise TypeError(f"request_for_key returned {type(request).__name__}, no Request")
+            return request
+        if is_live(claim.payload):
+            return self._intake.live[claim].copy()
+        if claim.payload is not None:
+            return decode_request(claim.payload, self._spider, claim)
+        try:
+            # As Scrapy's own start(): what is asked for by name is not a duplicate.
+            return Request(str(claim), dont_filter=True)
+        except ValueError:
+            raise NoRequestError from None

@@ -1,0 +1,184 @@
+"""Requests as JSON payloads: by name and value, never by pickle, and never with a secret.
+
+Beside what JSON knows, meta, cb_kwargs and flags may hold tuples, sets, frozensets, bytes, dates,
+datetimes and Decimals; callbacks and errbacks are methods of the spider. A request with anything
+else, or with credentials in it, cannot be stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import math
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlsplit
+
+from scrapy import FormRequest, Request, Spider
+from scrapy.http import JsonRequest, XmlRpcRequest
+from scrapy.utils.request import request_from_dict
+
+from scrapy_hexshard.errors import HexShardError
+from scrapy_hexshard.keys import canonical_key, request_key
+from scrapy_hexshard.store.contract import MAX_PAYLOAD_BYTES
+
+TOKEN = "hexshard_token"  # noqa: S105 - a fencing number, not a secret
+OWN = "hexshard_own"  # the request of the key itself, its retries and redirects included
+SHARD_KEY = "shard_key"
+
+_MARK = "hexshard"
+_VERSION = 1
+_TYPE, _VALUE = "$type", "$value"
+# These build an ordinary request and add nothing that outlives their making.
+_PLAIN_TYPES = (Request, FormRequest, JsonRequest, XmlRpcRequest)
+_SECRET_HEADERS = (b"Authorization", b"Proxy-Authorization", b"Cookie")
+_DEFAULTS: Mapping[str, Any] = {
+    "callback": None,
+    "errback": None,
+    "headers": {},
+    "method": "GET",
+    "body": b"",
+    "cookies": {},
+    "meta": {},
+    "encoding": "utf-8",
+    "priority": 0,
+    "dont_filter": False,
+    "flags": [],
+    "cb_kwargs": {},
+}
+
+
+class CannotStoreError(HexShardError):
+    """A request that JSON cannot hold, or that carries a secret."""
+
+
+class PayloadIsNoRequestError(HexShardError):
+    """A payload that cannot be turned back into a request of this spider."""
+
+
+def key_of(request: Request) -> str:
+    """The key of *request*: its ``shard_key``, or its canonical URL; raises InvalidKeyError.
+
+    A redirected request keeps the key it set out with.
+    """
+    if (chosen := request.meta.get(SHARD_KEY)) is not None:
+        return canonical_key(chosen)
+    url = (request.meta.get("redirect_urls") or [request.url])[0]
+    return request_key(request.method, url, request.body)
+
+
+def encode_request(request: Request, spider: Spider, key: str) -> str:
+    """The payload that brings *request* back; raises CannotStoreError, without a secret in it."""
+    _check_storable(request)
+    try:
+        fields = request.to_dict(spider=spider)
+    except ValueError as error:
+        raise CannotStoreError(str(error)) from None
+    fields.pop("_class", None)
+    fields["headers"] = _header_text(fields["headers"])
+    fields["meta"] = {k: v for k, v in fields["meta"].items() if k not in (TOKEN, OWN)}
+    kept = {name: v for name, v in fields.items() if v != _DEFAULTS.get(name, _MARK)}
+    if kept.get("url") == key:
+        del kept["url"]
+    payload = json.dumps({_MARK: _VERSION, **_encode(kept)}, separators=(",", ":"))
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise CannotStoreError(f"it is over {MAX_PAYLOAD_BYTES} bytes as JSON")
+    return payload
+
+
+def live_payload() -> str:
+    """The payload of a key whose request could not be stored and lives in its worker only."""
+    return json.dumps({_MARK: _VERSION, "live": True}, separators=(",", ":"))
+
+
+def is_live(payload: str | None) -> bool:
+    """Whether *payload* is that of a live request."""
+    return payload == live_payload()
+
+
+def decode_request(payload: str, spider: Spider, key: str) -> Request:
+    """The request stored in *payload*; raises PayloadIsNoRequestError with the reason."""
+    fields = json.loads(payload)
+    if not isinstance(fields, dict) or fields.pop(_MARK, None) != _VERSION:
+        raise PayloadIsNoRequestError("not a stored request, and no request_for_key to read it")
+    try:
+        fields = {"url": key, **_decode(fields)}
+        fields["headers"] = _header_bytes(fields.get("headers", {}))
+        return request_from_dict(fields, spider=spider)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise PayloadIsNoRequestError(f"{type(error).__name__}: {error}") from None
+
+
+def _check_storable(request: Request) -> None:
+    if type(request) not in _PLAIN_TYPES:
+        raise CannotStoreError(f"its type is {type(request).__name__}")
+    if request.cookies or any(name in request.headers for name in _SECRET_HEADERS):
+        raise CannotStoreError("it carries cookies or an authorization header")
+    if "@" in urlsplit(request.url).netloc or "@" in str(request.meta.get("proxy", "")):
+        raise CannotStoreError("it carries credentials in a URL")
+
+
+def _header_text(headers: Mapping[bytes, list[bytes]]) -> dict[str, list[str]]:
+    return {k.decode("latin-1"): [v.decode("latin-1") for v in vs] for k, vs in headers.items()}
+
+
+def _header_bytes(headers: Mapping[str, list[str]]) -> dict[bytes, list[bytes]]:
+    return {k.encode("latin-1"): [v.encode("latin-1") for v in vs] for k, vs in headers.items()}
+
+
+def _tagged(name: str, value: Any) -> dict[str, Any]:
+    return {_TYPE: name, _VALUE: value}
+
+
+_ENCODERS: Mapping[type, Callable[[Any], Any]] = {
+    list: lambda value: [_encode(each) for each in value],
+    tuple: lambda value: _tagged("tuple", [_encode(each) for each in value]),
+    set: lambda value: _tagged("set", [_encode(each) for each in value]),
+    frozenset: lambda value: _tagged("frozenset", [_encode(each) for each in value]),
+    bytes: lambda value: _tagged("bytes", base64.b64encode(value).decode()),
+    dt.datetime: lambda value: _tagged("datetime", value.isoformat()),
+    dt.date: lambda value: _tagged("date", value.isoformat()),
+    Decimal: lambda value: _tagged("decimal", str(value)),
+}
+_DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    "tuple": lambda value: tuple(map(_decode, value)),
+    "set": lambda value: set(map(_decode, value)),
+    "frozenset": lambda value: frozenset(map(_decode, value)),
+    "bytes": base64.b64decode,
+    "datetime": dt.datetime.fromisoformat,
+    "date": dt.date.fromisoformat,
+    "decimal": Decimal,
+    "dict": lambda value: {_decode(k): _decode(v) for k, v in value},
+}
+
+
+def _encode(value: Any) -> Any:
+    # Exact types only: a subclass would come back as something else.
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float and math.isfinite(value):
+        return value
+    if type(value) is dict:
+        return _encode_dict(value)
+    encoder = _ENCODERS.get(type(value))
+    if encoder is None:
+        raise CannotStoreError(f"it holds a {type(value).__name__}")
+    return encoder(value)
+
+
+def _encode_dict(value: dict[Any, Any]) -> dict[str, Any]:
+    if all(type(name) is str for name in value) and _TYPE not in value:
+        return {name: _encode(each) for name, each in value.items()}
+    return _tagged("dict", [[_encode(k), _encode(v)] for k, v in value.items()])
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if _TYPE in value:
+        return _DECODERS[value[_TYPE]](value[_VALUE])
+    return {name: _decode(each) for name, each in value.items()}

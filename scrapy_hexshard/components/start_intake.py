@@ -1,0 +1,155 @@
+"""Reads the spider's start() beside the crawl and stores the requests this shard owns."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from time import monotonic
+from typing import Any
+
+from scrapy import Request, Spider
+from scrapy.statscollectors import StatsCollector
+from scrapy.utils.defer import maybe_deferred_to_future
+
+from scrapy_hexshard.components.event_loop import turn
+from scrapy_hexshard.components.request_codec import (
+    CannotStoreError,
+    encode_request,
+    key_of,
+    live_payload,
+)
+from scrapy_hexshard.components.work import Work
+from scrapy_hexshard.errors import InvalidKeyError
+from scrapy_hexshard.keys import digest
+from scrapy_hexshard.sharding import digest_owner
+from scrapy_hexshard.store.contract import Work as StoredWork
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+SLICE_SECONDS = 0.02  # a start() without a pause must not hold the event loop for longer
+
+
+class StartIntake:
+    """The start requests of one run: stored, or *live* where they cannot be.
+
+    *on_request* is called with each key before it is stored, *on_change* whenever there is more.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        spider: Spider,
+        stats: StatsCollector,
+        on_request: Callable[[str], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.items: deque[Any] = deque()  # items that start() yielded: they belong to no unit
+        self.live: dict[str, Request] = {}
+        self.reading = True
+        self.error: Exception | None = None
+        self._work = work
+        self._spider = spider
+        self._stats = stats
+        self._on_request = on_request
+        self._on_change = on_change
+        self._batch: list[StoredWork] = []
+        # Hashes, for the keys may be millions: of the key, and of the request it came with.
+        self._seen: dict[int, int] = {}
+        self._warned: set[str] = set()
+
+    async def read(self, start: AsyncIterator[Any]) -> None:
+        """Take in all of *start*; what it raises is kept as the error."""
+        try:
+            await self._read(start)
+        except Exception as error:  # noqa: BLE001 - kept for the feed, which raises it in the end
+            logger.error(  # noqa: TRY400 - the traceback follows when the feed raises it
+                "start() failed with %s: the keys stored so far are crawled, then this worker "
+                "ends with start_error.",
+                type(error).__name__,
+            )
+            self.error = error
+        await self._store()
+        self.reading = False
+        self._on_change()
+
+    async def _read(self, start: AsyncIterator[Any]) -> None:
+        began = monotonic()
+        async for each in start:
+            if isinstance(each, Request):
+                self._take(each)
+            else:
+                self._take_item(each)
+            if len(self._batch) >= BATCH:
+                await self._store()
+                began = monotonic()
+            elif monotonic() - began > SLICE_SECONDS:
+                await turn()
+                began = monotonic()
+
+    def _take_item(self, item: Any) -> None:
+        self.items.append(item)
+        self._stats.inc_value("hexshard/start_items")
+        if self._work.config.items:
+            self._warn_once(
+                "items",
+                "start() yields items. They belong to no key and go to the pipelines and feeds "
+                "only, once per worker.",
+            )
+        self._on_change()
+
+    def _take(self, request: Request) -> None:
+        try:
+            key = key_of(request)
+        except InvalidKeyError as error:
+            self._stats.inc_value("hexshard/invalid_keys")
+            self._warn_once("invalid", f"A start request is skipped, as others will be: {error}")
+            return
+        shard = self._work.config.shard
+        if digest_owner(digest(key), shard.count) != shard.index:
+            self._stats.inc_value("hexshard/unowned")
+            return
+        payload = self._payload(request, key)
+        if not self._is_new(key, payload):
+            return
+        self._on_request(key)
+        self._batch.append(StoredWork(key, payload, request.priority))
+
+    def _payload(self, request: Request, key: str) -> str:
+        try:
+            return encode_request(request, self._spider, key)
+        except CannotStoreError as error:
+            self._stats.inc_value("hexshard/live_only")
+            self._warn_once(
+                "live",
+                f"Start requests that cannot be stored live in this worker only, and start() must "
+                f"yield them again in the next run: {error}.",
+            )
+            self.live.setdefault(key, request)
+            return live_payload()
+
+    def _is_new(self, key: str, payload: str) -> bool:
+        request = hash(payload)
+        known = len(self._seen)
+        if self._seen.setdefault(hash(key), request) != request:
+            self._stats.inc_value("hexshard/differing_starts")
+            self._warn_once(
+                "differing",
+                f"start() yields two different requests for the key {key}: the first wins.",
+            )
+        return len(self._seen) > known
+
+    async def _store(self) -> None:
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        stored = self._work.thread.call(lambda store: store.enqueue(batch))
+        self._stats.inc_value("hexshard/start_keys", len(batch))
+        await maybe_deferred_to_future(stored)
+        self._on_change()
+
+    def _warn_once(self, about: str, message: str) -> None:
+        if about not in self._warned:
+            self._warned.add(about)
+            logger.warning("%s", message)

@@ -1,0 +1,260 @@
+"""The one thread in which a worker calls its store: with group commit, away from the reactor.
+
+It also renews the leases, so that a blocked reactor keeps them for a while, and at the end gives
+back every claim that is still held, one that was in flight included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from scrapy.utils.asyncio import is_asyncio_available
+from twisted.internet.defer import Deferred
+
+from scrapy_hexshard.errors import HexShardError, StoreError
+from scrapy_hexshard.store.contract import Claim, OpenWork, Settled, Settlement, WorkStore
+
+logger = logging.getLogger(__name__)
+
+LINGER_SECONDS = 0.025  # how long a settlement may wait for others to share its commit
+MAX_GROUP = 500
+
+
+class Rank(IntEnum):
+    """The order of operations within a group: a late renewal must not meet a claim first."""
+
+    SETTLE = 0
+    OTHER = 1
+    CLAIM = 2
+    CLOSE = 3
+
+
+@dataclass(slots=True)
+class _Call:
+    rank: Rank
+    operation: Callable[[WorkStore], Any]
+    answer: Deferred[Any]
+    settlement: Settlement | None = None
+
+
+class StoreThread(threading.Thread):
+    """Runs store operations in order of their rank and answers each by a Deferred, after COMMIT.
+
+    *lease_seconds* is the length of leases; *patience* is how long, in seconds, leases are renewed
+    for a reactor that does not turn. *on_lost* is called with the tokens of claims found lost.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], WorkStore],
+        *,
+        lease_seconds: float,
+        patience: float,
+        on_lost: Callable[[list[int]], None],
+    ) -> None:
+        super().__init__(name="hexshard-store", daemon=True)
+        self._open_store = open_store
+        self._lease_seconds = lease_seconds
+        self._patience = patience
+        self._on_lost = on_lost
+        self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._held: dict[int, Claim] = {}
+        self._error: HexShardError | None = None
+        self._closed = False
+        self._post = _poster()
+        self._renew_at = time.monotonic() + lease_seconds / 3
+        self._turned_at = time.monotonic()
+        self.gate_wait_seconds = 0.0
+
+    # From the reactor's thread.
+
+    def turned(self) -> None:
+        """The reactor has turned: it is alive, and so is the work it holds."""
+        self._turned_at = time.monotonic()
+
+    def call(self, operation: Callable[[WorkStore], Any], rank: Rank = Rank.OTHER) -> Deferred[Any]:
+        """The result of *operation*, once it is durable; fails with a HexShardError."""
+        return self._submit(_Call(rank, operation, Deferred()))
+
+    def claim(self, limit: int) -> Deferred[tuple[list[Claim], OpenWork | None]]:
+        """Up to *limit* claims; with none, what of the shard is still open."""
+
+        def operation(store: WorkStore) -> tuple[list[Claim], OpenWork | None]:
+            claims = store.claim(limit, self._lease_seconds)
+            return claims, None if claims else store.open_work()
+
+        return self.call(operation, Rank.CLAIM)
+
+    def settle(self, settlement: Settlement) -> Deferred[bool]:
+        """Whether the settlement was applied; False if the claim had been lost."""
+
+        def operation(store: WorkStore) -> bool:
+            return not store.settle([settlement]).stale
+
+        return self._submit(_Call(Rank.SETTLE, operation, Deferred(), settlement))
+
+    def close(self, reason: str) -> Deferred[int]:
+        """Release what is held, note why the worker ended and end the thread.
+
+        The number of claims released.
+        """
+
+        def operation(store: WorkStore) -> int:
+            released = store.settle(map(Settlement.release, self._held.values())).applied
+            store.end(reason)
+            return len(released)
+
+        return self.call(operation, Rank.CLOSE)
+
+    def _submit(self, call: _Call) -> Deferred[Any]:
+        self._calls.put(call)
+        return call.answer
+
+    # In the thread.
+
+    def run(self) -> None:
+        store = self._opened()
+        while not self._closed:
+            group = self._next_group()
+            if store is None:
+                self._answer([(call, self._error) for call in group])
+                self._closed = any(call.rank is Rank.CLOSE for call in group)
+                continue
+            if group:
+                self._run_group(store, group)
+            if not self._closed and time.monotonic() >= self._renew_at:
+                self._renew(store)
+        if store is not None:
+            store.close()
+
+    def _opened(self) -> WorkStore | None:
+        try:
+            return self._open_store()
+        except HexShardError as error:
+            self._error = error
+        except Exception as error:
+            logger.exception("Opening the store failed")
+            self._error = StoreError(f"The store could not be opened: {error}.")
+        return None
+
+    def _next_group(self) -> list[_Call]:
+        try:
+            group = [self._calls.get(timeout=max(0.0, self._renew_at - time.monotonic()))]
+        except queue.Empty:
+            return []
+        linger_until = time.monotonic() + LINGER_SECONDS
+        while len(group) < MAX_GROUP:
+            patient = group[-1].rank is Rank.SETTLE
+            wait = linger_until - time.monotonic() if patient else 0.0
+            try:
+                group.append(
+                    self._calls.get(timeout=wait) if wait > 0 else self._calls.get_nowait()
+                )
+            except queue.Empty:
+                break
+        return sorted(group, key=lambda call: call.rank)
+
+    def _run_group(self, store: WorkStore, group: list[_Call]) -> None:
+        results: list[tuple[_Call, Any]] = []
+        try:
+            with store.group():
+                results += self._settle_together(store, group)
+                results += [
+                    (call, self._run(store, call)) for call in group if call.settlement is None
+                ]
+        except HexShardError as error:
+            results = [(call, error) for call in group]
+        self._closed = any(call.rank is Rank.CLOSE for call in group)
+        self._keep_account(results)
+        self.gate_wait_seconds = getattr(store, "gate_wait_seconds", 0.0)
+        self._answer(results)
+
+    def _settle_together(self, store: WorkStore, group: list[_Call]) -> Iterable[tuple[_Call, Any]]:
+        calls = [call for call in group if call.settlement is not None]
+        try:
+            settled = store.settle([call.settlement for call in calls if call.settlement])
+        except HexShardError:
+            # One of them cannot be stored: the others still can.
+            return [(call, self._run(store, call)) for call in calls]
+        return [(call, _was_applied(call, settled)) for call in calls]
+
+    @staticmethod
+    def _run(store: WorkStore, call: _Call) -> Any:
+        try:
+            return call.operation(store)
+        except HexShardError as error:
+            return error
+        except Exception as error:
+            logger.exception("A store operation failed")
+            return StoreError(f"A store operation failed: {type(error).__name__}: {error}.")
+
+    def _keep_account(self, results: Iterable[tuple[_Call, Any]]) -> None:
+        for call, result in results:
+            if isinstance(result, HexShardError):
+                continue
+            if call.settlement is not None:
+                self._held.pop(call.settlement.claim.token, None)
+            elif call.rank is Rank.CLAIM:
+                self._held.update((claim.token, claim) for claim in result[0])
+
+    def _renew(self, store: WorkStore) -> None:
+        self._renew_at = time.monotonic() + self._lease_seconds / 3
+        if time.monotonic() - self._turned_at > self._patience:
+            return
+        try:
+            with store.group():
+                kept = store.renew(list(self._held.values()), self._lease_seconds)
+                store.heartbeat()
+        except HexShardError as error:
+            logger.warning("The leases could not be renewed, trying again: %s", error)
+            return
+        lost = self._held.keys() - {claim.token for claim in kept}
+        for token in lost:
+            del self._held[token]
+        if lost:
+            self._post(self._on_lost, sorted(lost))
+
+    def _answer(self, results: Iterable[tuple[_Call, Any]]) -> None:
+        for call, result in results:
+            self._post(_fire, call.answer, result)
+
+
+def _was_applied(call: _Call, settled: Settled) -> bool:
+    assert call.settlement is not None
+    token = call.settlement.claim.token
+    return all(claim.token != token for claim in settled.stale)
+
+
+def _fire(answer: Deferred[Any], result: Any) -> None:
+    if answer.called:
+        return  # cancelled by its caller, who no longer wants to know
+    if isinstance(result, HexShardError):
+        answer.errback(result)
+    else:
+        answer.callback(result)
+
+
+def _poster() -> Callable[..., object]:
+    """How a thread hands a call to the event loop, under any reactor or none."""
+    if is_asyncio_available():
+        import asyncio  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+
+        def post(function: Callable[..., object], *args: Any) -> None:
+            # After a forced stop nobody is left to hear the answer.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(function, *args)
+
+        return post
+    from twisted.internet import reactor  # noqa: PLC0415
+
+    return reactor.callFromThread  # type: ignore[no-any-return]
