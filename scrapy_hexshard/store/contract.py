@@ -74,7 +74,7 @@ class Claim(str):
         payload: str | None = None,
         priority: int = 0,
     ) -> Self:
-        claim = super().__new__(cls, key)
+        claim = str.__new__(cls, key)
         claim.id, claim.token, claim.attempt = id, token, attempt
         claim.payload, claim.priority = payload, priority
         return claim
@@ -107,11 +107,7 @@ class Settlement:
     discovered: Sequence[str | Work] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.claim, Claim):
-            raise TypeError(
-                f"Only a Claim can be settled, not {type(self.claim).__name__}: pass the keys that "
-                "claim() returned."
-            )
+        check_claim(self.claim)
 
     @classmethod
     def complete(
@@ -168,7 +164,8 @@ class WorkStore(ABC):
 
     Every write to a claim names its id and token: a claim that was lost meanwhile is stale and
     nothing changes. A key another worker never claimed again can still be settled after its lease.
-    Once a call returned, its effect survives a kill and, by default, a power cut.
+    Once a call returned, its effect survives a kill and, by default, a power cut; a claim or a
+    renewal need not survive a power cut, after which nobody is left to work on it.
 
     Methods raise StoreError when the store cannot be used.
     """
@@ -284,6 +281,15 @@ class WorkStore(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def check_claim(claim: object) -> None:
+    """Raise TypeError unless *claim* is what claim() returned."""
+    if not isinstance(claim, Claim):
+        raise TypeError(
+            f"Only a Claim can be settled, not {type(claim).__name__}: pass the keys that claim() "
+            "returned."
+        )
 
 
 def check_payload(payload: object, key: str) -> None:

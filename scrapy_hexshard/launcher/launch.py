@@ -1,0 +1,107 @@
+"""A whole run of the launcher, from options to exit code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from scrapy_hexshard.config import DEFAULT_LEASE_SECONDS
+from scrapy_hexshard.errors import LaunchError
+from scrapy_hexshard.launcher.console import Console
+from scrapy_hexshard.launcher.logs import LogFile, ShardOutput
+from scrapy_hexshard.launcher.plan import Plan, ProcessSpec, shard_names
+from scrapy_hexshard.launcher.restarts import Restarts
+from scrapy_hexshard.launcher.signals import SignalInbox
+from scrapy_hexshard.launcher.summary import summarize
+from scrapy_hexshard.launcher.supervisor import Outcome, Supervisor
+from scrapy_hexshard.launcher.worker import Worker
+from scrapy_hexshard.redaction import Redactor
+
+MAX_RESTART_DELAY = DEFAULT_LEASE_SECONDS / 2
+_OUTPUT_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """How to run a plan. *grace* is in seconds."""
+
+    log_dir: Path | None = None
+    grace: float = 25.0
+    max_restarts: int = 0
+
+
+def launch(plan: Plan, options: LaunchOptions) -> int:
+    """Run *plan* to its end, or until a signal, and return the exit code.
+
+    Raises LaunchError, with nothing started, for a command that cannot be run or a log file that
+    cannot be written.
+    """
+    _check_platform()
+    for spec in plan.specs:
+        check_command(spec.argv[0], spec.environ)
+    _fill_standard_descriptors()
+    # First the signals: from the first worker on, none may end the launcher alone.
+    with SignalInbox() as inbox:
+        logs = [_log_file(options, spec) for spec in plan.specs]
+        console = Console()
+        for notice in plan.notices:
+            console.say(notice)
+        workers = [
+            _worker(spec, options, console, log) for spec, log in zip(plan.specs, logs, strict=True)
+        ]
+        outcome = Supervisor(workers, inbox, console).run()
+        _report(outcome, console)
+    return outcome.exit_code
+
+
+def check_command(command: str, environ: Mapping[str, str]) -> None:
+    """Raise LaunchError unless *command* can be run: 127 if missing, 126 if not executable."""
+    path = environ.get("PATH", os.defpath)
+    if shutil.which(command, path=path):
+        return
+    if shutil.which(command, mode=os.F_OK, path=path) or (
+        os.sep in command and Path(command).exists()
+    ):
+        raise LaunchError(f"{command} is not an executable program.", exit_code=126)
+    raise LaunchError(f"{command}: no such command. Is its environment active?", exit_code=127)
+
+
+def _worker(
+    spec: ProcessSpec, options: LaunchOptions, console: Console, log: LogFile | None
+) -> Worker:
+    output = ShardOutput(spec.shard, Redactor(spec.secrets), console, log)
+    restarts = Restarts(options.max_restarts, MAX_RESTART_DELAY)
+    return Worker(spec, output, restarts, options.grace)
+
+
+def _log_file(options: LaunchOptions, spec: ProcessSpec) -> LogFile | None:
+    return LogFile(options.log_dir, spec.shard) if options.log_dir else None
+
+
+def _report(outcome: Outcome, console: Console) -> None:
+    deadline = time.monotonic() + _OUTPUT_PATIENCE
+    if held := [w.shard for w in outcome.workers if not w.output.close(deadline)]:
+        console.say(f"{shard_names(held)}: a process outside its group still holds the output.")
+    console.print(summarize(outcome.workers))
+    if console.dropped:
+        console.say(
+            f"{console.dropped} lines were not shown: they came faster than they were read."
+        )
+    console.close()
+
+
+def _check_platform() -> None:
+    if os.name != "posix":
+        raise LaunchError("hexdigest-shard run needs a POSIX system, such as Linux or macOS.")
+
+
+def _fill_standard_descriptors() -> None:
+    """Open what is missing of descriptors 0 to 2, so that nothing else is mistaken for them."""
+    fd = os.open(os.devnull, os.O_RDWR)
+    while fd <= 2:
+        fd = os.dup(fd)
+    os.close(fd)

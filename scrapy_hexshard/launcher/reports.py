@@ -1,0 +1,99 @@
+"""What a worker says of itself over its status pipe."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from scrapy_hexshard.pipes import MAX_LINE_BYTES
+
+FINISHED = "finished"  # the only reason for which a shard is done
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts of keys, and of what they led to. ``faults`` are the dead keys that should not be."""
+
+    done: int = 0
+    failed: int = 0
+    dead: int = 0
+    faults: int = 0
+    released: int = 0
+    items: int = 0
+    running: int = 0
+    pages: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(*(getattr(self, name) + getattr(other, name) for name in _COUNTS))
+
+    @property
+    def settled(self) -> int:
+        """Attempts that came to an end, good or bad."""
+        return self.done + self.failed + self.dead
+
+
+_COUNTS = tuple(field.name for field in fields(Totals))
+
+
+class Reports:
+    """The reports of one life of a worker, read as they arrive."""
+
+    def __init__(self) -> None:
+        self.heard = False  # the worker has opened a spider, and says so
+        self.reason: str | None = None  # why the spider closed; not `finished`, if any was not
+        self.unreadable = 0
+        self._earlier = Totals()
+        self._current = Totals()
+        self._open = 0
+        self._held = b""
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of this life, over all spiders it opened one after the other."""
+        return self._earlier + self._current
+
+    def feed(self, data: bytes) -> None:
+        """Take in *data*, which need not end with a line."""
+        *lines, self._held = (self._held + data).split(b"\n")
+        for line in lines:
+            self._take(line)
+        if len(self._held) > MAX_LINE_BYTES:
+            self._held = b""
+            self.unreadable += 1
+
+    def _take(self, line: bytes) -> None:
+        report = _parse(line)
+        match report:
+            case {"event": "opened"}:
+                self._open += 1
+                self._earlier, self._current = self.totals, Totals()
+            case {"event": "progress"}:
+                self._current = _totals(report)
+            case {"event": "closed", "reason": str(reason)}:
+                self._current = _totals(report)
+                self._open -= 1
+                if self.reason in {None, FINISHED}:
+                    self.reason = reason
+            case _:
+                self.unreadable += 1
+                return
+        self.heard = True
+
+    @property
+    def finished(self) -> bool:
+        """Whether every spider that opened has closed because its shard is finished."""
+        return self.reason == FINISHED and self._open <= 0
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """The report in *line*, empty if there is none."""
+    try:
+        report = json.loads(line)
+    except ValueError:  # not JSON, or not UTF-8
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _totals(report: dict[str, Any]) -> Totals:
+    return Totals(**{name: report[name] for name in _COUNTS if isinstance(report.get(name), int)})

@@ -1,0 +1,95 @@
+"""The table at the end of a run, and the sentences below it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from scrapy_hexshard.launcher.plan import shard_names
+from scrapy_hexshard.launcher.reports import Totals
+from scrapy_hexshard.launcher.verdict import Life, State, Verdict, exit_name
+
+_HEADER = ("shard", "lives", "exit", "reason", "done", "failed", "dead", "items", "time")
+
+
+class Ended(Protocol):
+    """What the table shows of a worker."""
+
+    shard: int
+    lives: list[Life]
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of all its lives."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on them."""
+
+
+def summarize(workers: Sequence[Ended]) -> str:
+    """The table of all *workers*, and what deserves a sentence; ends with a line end."""
+    rows = [_row(worker) for worker in workers]
+    total = sum((worker.totals for worker in workers), Totals())
+    lives = [life for worker in workers for life in worker.lives]
+    rows.append(("total", str(len(lives)), "", "", *_counts(total), _time(_longest(workers))))
+    table = [_HEADER, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in table
+    ]
+    return "\n".join([*lines, *sentences(workers)]) + "\n"
+
+
+def sentences(workers: Sequence[Ended]) -> Iterable[str]:
+    """What to know beyond the table: failures, kills, silence, dead keys."""
+    for worker in workers:
+        if worker.verdict.state is State.FAILED:
+            yield f"shard {worker.shard} failed: {worker.verdict.why}."
+    if forced := [w.shard for w in workers if any(life.forced for life in w.lives)]:
+        yield (
+            f"Killed, as they did not stop in time: processes of {shard_names(forced)}. What they "
+            "had open is crawled when the shard is next started."
+        )
+    if silent := [w.shard for w in workers if _is_silent(w)]:
+        yield (
+            f"Judged by exit code alone, as no report came: {shard_names(silent)}. A Scrapy worker "
+            "reports if the HexShardAddon is enabled."
+        )
+    if garbled := [w.shard for w in workers if any(life.unreadable for life in w.lives)]:
+        yield f"Sent reports that cannot be read: {shard_names(garbled)}."
+    if dead := sum(worker.totals.dead for worker in workers):
+        yield f"Keys given up in this run: {dead}. See why with: hexdigest-shard status STORE"
+
+
+def _row(worker: Ended) -> tuple[str, ...]:
+    last = worker.lives[-1] if worker.lives else None
+    return (
+        str(worker.shard),
+        str(len(worker.lives)),
+        exit_name(last.returncode) if last else "not run",
+        (last and last.reason) or "-",
+        *_counts(worker.totals),
+        _time(sum(life.seconds for life in worker.lives)),
+    )
+
+
+def _counts(totals: Totals) -> tuple[str, ...]:
+    return tuple(map(str, (totals.done, totals.failed, totals.dead, totals.items)))
+
+
+def _longest(workers: Sequence[Ended]) -> float:
+    return max((sum(life.seconds for life in worker.lives) for worker in workers), default=0.0)
+
+
+def _is_silent(worker: Ended) -> bool:
+    return bool(worker.lives) and not (worker.lives[-1].reported or worker.lives[-1].told_to_stop)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

@@ -1,0 +1,82 @@
+"""Whether a worker did its job, judged by all its lives. Pure."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from scrapy_hexshard.launcher.reports import FINISHED, Totals
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One life of a worker, from its start until its process group was empty."""
+
+    returncode: int | None  # as of subprocess: -n for signal n; None if it never ran or never ended
+    reported: bool = False  # it opened a spider, and said so
+    finished: bool = False  # it said that its shard is finished
+    reason: str | None = None
+    totals: Totals = field(default_factory=Totals)
+    unreadable: int = 0  # reports that made no sense
+    told_to_stop: bool = False
+    forced: bool = False  # it, or what it left behind, had to be killed
+    given_up: bool = False  # even that did not end it
+    seconds: float = 0.0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether nothing is left to do for this worker, as far as it tells."""
+        return self.returncode == 0 and (self.finished or not self.reported)
+
+
+class State(Enum):
+    """How a worker ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A worker's state, and for a failed one the reason, as the end of a sentence."""
+
+    state: State
+    why: str = ""
+
+
+def judge(lives: Sequence[Life]) -> Verdict:
+    """The verdict on a worker: that of its last life, and whether its lives came to anything."""
+    if not lives:
+        return Verdict(State.STOPPED)
+    last = lives[-1]
+    if last.told_to_stop and not last.succeeded:
+        return Verdict(State.STOPPED)
+    if last.returncode != 0:
+        return Verdict(State.FAILED, f"its process ended with {exit_name(last.returncode)}")
+    if not last.succeeded:
+        return Verdict(State.FAILED, _unfinished(last.reason))
+    totals = sum((life.totals for life in lives), Totals())
+    if totals.done == 0 and totals.faults > 0:
+        return Verdict(State.FAILED, f"it completed no key, and {totals.faults} ended in an error")
+    return Verdict(State.FINISHED)
+
+
+def exit_name(returncode: int | None) -> str:
+    """How a process ended, in a word or two: ``exit 1`` or ``SIGKILL``."""
+    if returncode is None:
+        return "no exit"
+    if returncode >= 0:
+        return f"exit {returncode}"
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
+
+
+def _unfinished(reason: str | None) -> str:
+    if reason in {None, FINISHED}:
+        return "it ended without saying why, so its shard may not be finished"
+    return f"its shard is not finished: it closed with {reason}"

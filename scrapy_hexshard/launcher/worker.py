@@ -1,0 +1,130 @@
+"""The worker of one shard over all its lives."""
+
+from __future__ import annotations
+
+from scrapy_hexshard.launcher.child import Child
+from scrapy_hexshard.launcher.ladder import Ladder, Stage
+from scrapy_hexshard.launcher.logs import ShardOutput
+from scrapy_hexshard.launcher.plan import ProcessSpec
+from scrapy_hexshard.launcher.reports import Reports, Totals
+from scrapy_hexshard.launcher.restarts import Restarts
+from scrapy_hexshard.launcher.verdict import Life, Verdict, judge
+
+SWEEP_SECONDS = 0.05  # how often to look whether the rest of a process group has gone
+
+
+class Worker:
+    """Starts a shard's process, carries out what is due to it, and keeps the lives that ended."""
+
+    def __init__(
+        self, spec: ProcessSpec, output: ShardOutput, restarts: Restarts, grace: float
+    ) -> None:
+        self.shard = spec.shard
+        self.output = output
+        self.restarts = restarts
+        self.lives: list[Life] = []
+        self.start_at: float | None = None
+        self.child: Child | None = None
+        self._spec = spec
+        self._grace = grace
+        self._ladder = Ladder(grace)
+        self._reports = Reports()
+        self._told_to_stop = False
+        self._started = 0.0
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs, or is to be started."""
+        return self.child is not None or self.start_at is not None
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of all its lives, the present one included."""
+        return sum((life.totals for life in self.lives), self._reports.totals)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the lives that have ended."""
+        return judge(self.lives)
+
+    def start(self, lifeline: int, now: float) -> Child:
+        """Begin a life; raises OSError if the process cannot be started."""
+        self.start_at = None
+        self._started = now
+        self._ladder = Ladder(self._grace)
+        self._told_to_stop = False
+        self.child = Child.start(self._spec, lifeline)
+        self.output.follow(self.child.output)
+        return self.child
+
+    def stop(self, now: float) -> None:
+        """Begin to stop it; it is not started again."""
+        self.start_at = None
+        if self.child:
+            self._told_to_stop = self.child.leader_lives
+            self._ladder.begin(now)
+
+    def push(self) -> None:
+        """Make the next stage of stopping due at once."""
+        self._ladder.push()
+
+    def climb(self, now: float) -> list[Stage]:
+        """Carry out what is due of stopping it, and tell what that was."""
+        if self.child is None:
+            return []
+        stages = list(self._ladder.climb(now))
+        for stage in stages:
+            if stage is Stage.KILLED:
+                self.child.kill()
+            elif stage is not Stage.GIVEN_UP:
+                self.child.terminate()
+        return stages
+
+    def read_status(self) -> bool:
+        """Take in what the status pipe holds; False when it holds nothing, or has ended."""
+        data = self.child.read_status() if self.child else b""
+        self._reports.feed(data)
+        return bool(data)
+
+    def has_ended(self, now: float) -> bool:
+        """Whether nothing is left of this life; once its leader has ended, the rest is stopped."""
+        if self.child is None:
+            return False
+        if self.child.ended():
+            # From here on the ladder is for what is left of the group, which has had its SIGTERM.
+            self._ladder.begin(now)
+            self._ladder.stage = max(self._ladder.stage, Stage.ASKED)
+            if self.child.group_is_empty():
+                return True
+        return self._ladder.stage is Stage.GIVEN_UP
+
+    def bury(self, now: float) -> Life:
+        """Read the last reports of the life that has ended, or never began, and keep it."""
+        while self.read_status():
+            pass
+        reports, self._reports = self._reports, Reports()
+        child, self.child = self.child, None
+        if child:
+            child.close()
+        life = Life(
+            returncode=child.returncode if child else None,
+            reported=reports.heard,
+            finished=reports.finished,
+            reason=self.output.redactor.hide_text(reports.reason) if reports.reason else None,
+            totals=reports.totals,
+            unreadable=reports.unreadable,
+            told_to_stop=self._told_to_stop,
+            forced=self._ladder.stage >= Stage.KILLED,
+            given_up=self._ladder.stage is Stage.GIVEN_UP,
+            seconds=now - self._started,
+        )
+        self.lives.append(life)
+        return life
+
+    def next_at(self, now: float) -> float | None:
+        """When it wants attention, if nothing happens before."""
+        if self.child is None:
+            return self.start_at
+        if not self.child.leader_lives:
+            return now + SWEEP_SECONDS
+        return self._ladder.next_at()

@@ -1,0 +1,31 @@
+-- name: now
+SELECT now FROM sequence;
+
+-- name: set_now
+UPDATE sequence SET now = ? WHERE now < ?;
+
+-- name: counts
+SELECT pending, running, done, failed, dead FROM counts WHERE shard = ?;
+
+-- name: total
+SELECT sum(pending), sum(running), sum(done), sum(failed), sum(dead) FROM counts;
+
+-- name: shard_counts
+SELECT shard, pending, running, done, failed, dead FROM counts ORDER BY shard;
+
+-- name: outcomes
+SELECT outcome, n FROM outcomes WHERE n > 0 ORDER BY n DESC, outcome;
+
+-- name: open_work
+SELECT pending, running, failed,
+  (SELECT now FROM sequence),
+  (SELECT at FROM busy WHERE shard = :shard AND state = 3 ORDER BY at LIMIT 1),
+  (SELECT at FROM busy WHERE shard = :shard AND state = 1 AND worker <> :worker
+   ORDER BY at LIMIT 1),
+  (SELECT at FROM busy WHERE shard = :shard AND state = 1 AND worker = :worker
+   ORDER BY at LIMIT 1)
+FROM counts
+WHERE shard = :shard;
+
+-- name: items
+SELECT id, item FROM items WHERE id > ? ORDER BY id LIMIT ?;

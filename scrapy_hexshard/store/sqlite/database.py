@@ -1,0 +1,255 @@
+"""One connection that writes: its pragmas, its transactions under the gate, and its end."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from scrapy_hexshard.errors import StoreError, StoreUnavailableError
+from scrapy_hexshard.store.sqlite.failures import (
+    check_same_file,
+    file_identity,
+    opened_before_fork,
+    told_plainly,
+)
+from scrapy_hexshard.store.sqlite.gate import Gate
+from scrapy_hexshard.store.sqlite.location import Location
+
+APPLICATION_ID = 0x48455853  # "HEXS"
+
+_PRAGMAS = (
+    "wal_autocheckpoint = 4000",  # pages; a checkpoint runs inside COMMIT, so under the gate
+    "journal_size_limit = 67108864",
+    "cache_size = -65536",
+    "mmap_size = 0",
+    "secure_delete = OFF",
+    "temp_store = MEMORY",
+    "locking_mode = NORMAL",
+    "automatic_index = OFF",
+    "foreign_keys = OFF",
+    "recursive_triggers = OFF",
+    "trusted_schema = OFF",
+)
+LAST_CALL_SECONDS = 5.0
+# What a fork left in a child: closing it there could harm the parent's connection.
+_inherited: list[sqlite3.Connection] = []
+_open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+class Database:
+    """A connection for one process, usable from its threads one at a time.
+
+    *patience*, in seconds, is how long it waits for other writers.
+    """
+
+    def __init__(self, location: Location, patience: float) -> None:
+        self.path = location.path
+        self.lock = threading.RLock()
+        self._pid = os.getpid()
+        self._grouped = False
+        self._synchronous = self._pressed = location.synchronous
+        self._gate = _open_gate(location, patience)
+        try:
+            self._connection = self._connect(location, patience)
+        except BaseException:
+            self._gate.close()
+            raise
+        self._identity = file_identity(self.path)
+        self._close = weakref.finalize(
+            self, _close, self.lock, self._connection, self._gate, self._pid
+        )
+        _open_databases.add(self)
+
+    @property
+    def waited(self) -> float:
+        """Seconds spent waiting for other writers."""
+        return self._gate.waited
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction, or a part of the group's that can be undone alone.
+
+        One that is not *durable* survives a kill; a power cut may undo it, together with what came
+        after it, until the next durable one.
+        """
+        self._check_process()
+        with self.lock:
+            self._check_open()
+            step = self._savepoint() if self._grouped else self._transaction(durable)
+            with told_plainly(self.path), step:
+                yield self._connection
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        """One transaction for all that this thread writes inside."""
+        self._check_process()
+        with self.lock:
+            self._check_open()
+            if self._grouped:
+                yield
+                return
+            with self._transaction(True):
+                self._grouped = True
+                try:
+                    yield
+                finally:
+                    self._grouped = False
+
+    def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query; inside a group with what it wrote."""
+        self._check_process()
+        with self.lock, told_plainly(self.path):
+            self._check_open()
+            self._check_file()
+            return self._connection.execute(sql, parameters).fetchall()
+
+    def close(self) -> None:
+        if self._pid == os.getpid():
+            with self.lock:
+                self._close()
+
+    def forget(self) -> None:
+        """In a forked child: give up what belongs to the parent, without touching its locks."""
+        _inherited.append(self._connection)
+        if self._close.detach():
+            self._gate.close_in_child()
+
+    @contextmanager
+    def _transaction(self, durable: bool) -> Iterator[None]:
+        with self._through_gate():
+            self._check_file()
+            with told_plainly(self.path):
+                self._press(self._synchronous if durable else "NORMAL")
+                self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                with told_plainly(self.path):
+                    self._connection.execute("COMMIT")
+            except BaseException:
+                self._roll_back("ROLLBACK")
+                raise
+
+    def _press(self, synchronous: str) -> None:
+        """Set how the next commit is pressed to disk."""
+        if synchronous != self._pressed:
+            self._connection.execute(f"PRAGMA synchronous = {synchronous}")
+            self._pressed = synchronous
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        if not self._connection.in_transaction:
+            raise StoreUnavailableError(
+                f"An earlier failure undid the whole group of writes to {self.path}."
+            )
+        self._connection.execute("SAVEPOINT call")
+        try:
+            yield
+        except BaseException:
+            self._roll_back("ROLLBACK TO call", "RELEASE call")
+            raise
+        self._connection.execute("RELEASE call")
+
+    def _roll_back(self, *statements: str) -> None:
+        # After some failures, such as a full disk, SQLite has rolled back by itself.
+        for statement in statements:
+            if self._connection.in_transaction:
+                self._connection.execute(statement)
+
+    @contextmanager
+    def _through_gate(self) -> Iterator[None]:
+        try:
+            self._gate.acquire()
+            yield
+        finally:
+            self._gate.release()
+
+    def _connect(self, location: Location, patience: float) -> sqlite3.Connection:
+        with self._through_gate(), told_plainly(self.path):
+            connection = sqlite3.connect(
+                f"{self.path.as_uri()}?mode=rwc",
+                uri=True,
+                timeout=patience,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+            try:
+                _prepare(connection, location.synchronous)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    def _check_open(self) -> None:
+        if not self._close.alive:
+            raise StoreError(f"The store {self.path} is closed.")
+
+    def _check_file(self) -> None:
+        if self._identity is not None:
+            check_same_file(self.path, self._identity)
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise opened_before_fork(self.path, self._pid)
+
+
+def _open_gate(location: Location, patience: float) -> Gate:
+    path = location.path
+    try:
+        return Gate(path.with_name(path.name + ".lock"), patience)
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"Cannot open {error.filename}: {error.strerror}. Give this user write access."
+        ) from None
+
+
+def _prepare(connection: sqlite3.Connection, synchronous: str) -> None:
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("PRAGMA encoding = 'UTF-8'")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        raise sqlite3.OperationalError("this place does not support a write-ahead log")
+    for pragma in (*_PRAGMAS, f"synchronous = {synchronous}"):
+        connection.execute(f"PRAGMA {pragma}")
+    if synchronous == "FULL":
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive
+
+
+def _close(lock: threading.RLock, connection: sqlite3.Connection, gate: Gate, pid: int) -> None:
+    if pid != os.getpid():
+        return
+    # At the end of the process a thread may be in the middle of a call: closing under it would
+    # crash, and the system closes the files anyway.
+    if not lock.acquire(timeout=LAST_CALL_SECONDS):
+        return
+    try:
+        _close_through(gate, connection)
+    finally:
+        lock.release()
+
+
+def _close_through(gate: Gate, connection: sqlite3.Connection) -> None:
+    # The last to close moves the log into the database. Whoever holds the gate for longer than the
+    # patience has the database open itself, so that this is not the last.
+    try:
+        gate.acquire()
+    except StoreUnavailableError:
+        connection.close()
+    else:
+        connection.close()
+        gate.release()
+    gate.close()
+
+
+def _forget_all() -> None:
+    for database in list(_open_databases):
+        database.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

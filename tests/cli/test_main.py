@@ -1,0 +1,87 @@
+"""What all commands of ``hexdigest-shard`` have in common."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from scrapy_hexshard.cli import COMMANDS, main, split_command
+
+
+def hexdigest_shard(*words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "scrapy_hexshard", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def test_the_help_names_every_command():
+    result = hexdigest_shard("--help")
+    assert result.returncode == 0
+    for command in COMMANDS:
+        assert f"\n    {command} " in result.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("no-such-command",), ("run", "--no-such-option")])
+def test_wrong_usage_ends_with_2_and_no_traceback(words):
+    result = hexdigest_shard(*words)
+    assert result.returncode == 2
+    assert result.stderr.startswith("usage: hexdigest-shard")
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_is_one_sentence_and_exit_code_2(capsys):
+    assert main(["owner", "key", "--shards", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("hexdigest-shard: The number of shards ")
+    assert said.count("\n") == 1
+
+
+def test_a_reader_that_leaves_early_is_no_traceback(tmp_path):
+    (tmp_path / "keys").write_text("key\n" * 100_000)
+    command = [sys.executable, "-m", "scrapy_hexshard", "owner", "--shards", "4", "-"]
+    with (tmp_path / "keys").open() as keys:
+        process = subprocess.Popen(
+            command, stdin=keys, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+    with process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 141
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_needs_scrapy_to_start(command):
+    look = (
+        "import sys; from scrapy_hexshard.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "print('scrapy' in sys.modules, 'twisted' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", look, command, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert result.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "--shards", "2"], (["run", "--shards", "2"], None)),
+        (["run", "--", "a", "--", "b"], (["run"], ("a", "--", "b"))),
+        (["run", "--"], (["run"], ())),
+        (["owner", "--", "-key"], (["owner", "--", "-key"], None)),
+    ],
+)
+def test_only_run_has_a_command_of_its_own(words, expected):
+    assert split_command(words) == expected

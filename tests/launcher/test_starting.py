@@ -1,0 +1,42 @@
+"""Commands that cannot be run."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+
+def test_a_command_that_does_not_exist_ends_with_127(launch):
+    run = launch("--shards", "2", "--", "no-such-command-here")
+    assert run.end() == 127
+    assert "no-such-command-here: no such command" in run.text
+    assert not run.workers()
+
+
+def test_a_command_that_is_no_program_ends_with_126(launch, tmp_path):
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    run = launch("--shards", "2", "--", f"{tmp_path}/script")
+    assert run.end() == 126
+    assert not run.workers()
+
+
+@pytest.mark.parametrize(("text", "code"), [("#!/no/such/interpreter\n", 127), ("no program", 126)])
+def test_a_script_the_system_cannot_run_ends_with_its_code(launch, tmp_path, text, code):
+    (tmp_path / "script").write_text(text)
+    (tmp_path / "script").chmod(0o755)
+    run = launch("--shards", "2", "--", f"{tmp_path}/script")
+    assert run.end() == code
+    assert "shard 0: cannot be started" in run.text
+    assert not run.workers()
+
+
+def test_a_shard_that_cannot_be_started_stops_those_that_were(launch, worker, script):
+    # The system itself refuses: the launcher may not open enough files for all.
+    limit = (*script("limited.py"), "24")
+    run = launch("--shards", "9", "--", *worker, "open", "until-term", "close=shutdown", wrap=limit)
+    assert run.end() == 1
+    assert f"cannot be started: {os.strerror(errno.EMFILE)}" in run.text
+    assert 1 <= len(run.workers()) < 9
+    assert run.text.count("stopped, ") == len(run.workers())

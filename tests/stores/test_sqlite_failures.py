@@ -1,0 +1,97 @@
+"""Full disks and other failures in mid-transaction: told plainly, undone whole, gone on after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from scrapy_hexshard import Settlement, ShardSpec, SQLiteWorkStore, StoreUnavailableError, Work
+
+ALONE = ShardSpec(0, 1)
+LARGE = [Work(str(n), json.dumps("x" * 50_000)) for n in range(40)]
+
+
+def limit(store, pages):
+    return store._db._connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()[0]
+
+
+def test_a_full_disk_undoes_the_call_and_it_goes_on_when_there_is_space(store):
+    store.enqueue(["key"])
+    claim = store.claim()[0]
+    limit(store, 1)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailableError, match=r"full.*Free some space"):
+            store.enqueue(LARGE)
+    assert store.counts() == {"pending": 0, "running": 1, "done": 0, "failed": 0, "dead": 0}
+    limit(store, 1_000_000)
+    assert store.enqueue(LARGE) == len(LARGE)
+    assert store.complete(claim)
+    assert store._db.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_call_of_a_group_that_fails_half_way_undoes_all_of_itself(store, query):
+    store.enqueue(["key"])
+    claim = store.claim()[0]
+    query("UPDATE counts SET running = 0")  # so that the last step of a completion fails
+    with store.group():
+        store.enqueue(["before"])
+        with pytest.raises(StoreUnavailableError, match="CHECK"):
+            store.settle([Settlement.complete(claim, items=["1"], discovered=["found"])])
+        store.enqueue(["after"])
+    assert store.renew([claim]) == [claim]
+    assert list(store.items()) == []
+    assert store.claim() == ["before", "after"]
+
+
+def test_a_group_that_a_full_disk_undid_fails_as_a_whole(store):
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(StoreUnavailableError, match="no transaction"))
+        stack.enter_context(store.group())
+        store.enqueue(["lost"])
+        limit(store, 300)
+        with pytest.raises(StoreUnavailableError, match="full"):
+            store.enqueue(LARGE)
+        with pytest.raises(StoreUnavailableError, match="whole group"):
+            store.enqueue(["never stored"])
+    limit(store, 1_000_000)
+    assert store.counts()["pending"] == 0
+    assert store.enqueue(["later"]) == 1
+
+
+CODE = """
+import resource, signal, sys
+from scrapy_hexshard import Settlement, SQLiteWorkStore, ShardSpec, StoreUnavailableError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = SQLiteWorkStore(sys.argv[1], ShardSpec(0, 1))
+store.enqueue(str(n) for n in range(500))
+claims = store.claim(500)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+done = 0
+try:
+    for claim in claims:
+        assert store.settle([Settlement.complete(claim, items=['"' + "x" * 20_000 + '"'])]).applied
+        done += 1
+except StoreUnavailableError as error:
+    print(done, error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+assert store.counts()["done"] == done
+assert store.complete(*claims[done:])
+"""
+
+
+def test_a_file_that_may_not_grow_loses_nothing_that_was_answered(path):
+    result = subprocess.run(
+        [sys.executable, "-c", CODE, path], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    done, _, told = result.stdout.partition(" ")
+    assert 0 < int(done) < 500
+    assert told.startswith(f"Cannot use the store {path}")
+    with SQLiteWorkStore(path, ALONE) as store:
+        assert store.counts()["done"] == 500
+        assert sum(1 for _ in store.item_lines()) == int(done)
+        assert store._db.rows("PRAGMA integrity_check") == [("ok",)]
