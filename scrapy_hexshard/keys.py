@@ -27,8 +27,14 @@ _PLAIN_URL = re.compile(
 # https://url.spec.whatwg.org/#forbidden-host-code-point, but for those of an IPv6 address.
 _FORBIDDEN_IN_HOST = re.compile(r"[\x00-\x20\x7f#/<>?@\\^|]")
 _SKIPPED = dict.fromkeys(map(ord, "\t\n\r"))
-# What Scrapy would take as a URL once made safe; all other text is an id.
-_URL_LIKE = re.compile(r".*://|(?:about|data|file|ftp|https?|wss?):", re.IGNORECASE | re.DOTALL)
+# What Scrapy would take as a URL once made safe; all other text is an id. Schemes of the last line
+# are those that urllib gives an empty host when none is written: "sftp:/a" becomes "sftp:///a".
+_URL_LIKE = re.compile(
+    r".*://|(?:about|data|file|ftp|https?|wss?):"
+    r"|(?:git|git\+ssh|gopher|imap|itms-services|mms|nfs|nntp|prospero|rsync|rtsp[su]?|sftp|shttp"
+    r"|snews|svn|svn\+ssh|telnet|wais):(?:[/?#]|\Z)",
+    re.ASCII | re.IGNORECASE | re.DOTALL,
+)
 _REQUEST_KEY = re.compile(r"([A-Z]+) (\S+) ([0-9a-f]{64})")
 
 
@@ -42,10 +48,10 @@ def canonical_key(value: str) -> str:
     Raises InvalidKeyError for an empty value, one over 8 KiB, a URL with an impossible port or
     host, and text that is not valid Unicode.
     """
+    if not isinstance(value, str):
+        raise InvalidKeyError(f"A key is text, not {type(value).__name__}.")
     if len(value) <= MAX_KEY_BYTES and _PLAIN_URL.fullmatch(value):
         return value
-    if not isinstance(value, str):
-        raise InvalidKeyError(f"A key is text, not {type(value).__name__}: {value!r}.")
     key = _canonical(value.strip(_C0_OR_SPACE))
     _check_size(key)
     return key
@@ -69,11 +75,12 @@ def _canonical(text: str) -> str:
         return f"{method} {_canonical(url)} {body_digest}"
     # A URL may be broken by tabs and line ends, which its parser skips.
     if not _URL_LIKE.match(text.translate(_SKIPPED)):
-        return text.strip(_C0_OR_SPACE + "\x7f")
+        key = text.strip(_C0_OR_SPACE + "\x7f")
+        return key if key == text else _canonical(key)
     try:
         return _canonical_url(_safe_url(text))
     except ValueError as error:
-        raise InvalidKeyError(f"Not a valid URL: {_shown(text)} ({_reason(error)}).") from None
+        raise InvalidKeyError(f"Not a valid URL: {shown(text)} ({_reason(error)}).") from None
 
 
 def _safe_url(text: str) -> str:
@@ -103,11 +110,11 @@ def _check_size(key: str) -> None:
         size = len(key.encode())
     except UnicodeEncodeError:
         raise InvalidKeyError(
-            f"Not valid Unicode (a lone surrogate): {_shown(key)}. Decode the input as UTF-8."
+            f"Not valid Unicode (a lone surrogate): {shown(key)}. Decode the input as UTF-8."
         ) from None
     if size > MAX_KEY_BYTES:
         raise InvalidKeyError(
-            f"A key is at most {MAX_KEY_BYTES} bytes; this one is {size}: {_shown(key)}."
+            f"A key is at most {MAX_KEY_BYTES} bytes; this one is {size}: {shown(key)}."
         )
 
 
@@ -116,6 +123,8 @@ def _reason(error: ValueError) -> str:
     return "not valid Unicode" if isinstance(error, UnicodeError) else "impossible host or port"
 
 
-def _shown(text: str) -> str:
-    without_userinfo = re.sub(r"//[^/?#]*@", "//***@", text)
+def shown(text: str) -> str:
+    """*text* as an error may show it: in ASCII, cut short, and without user information."""
+    # All up to the last @, as a password may hold any character.
+    without_userinfo = re.sub(r"(?s)^([a-z]+://)?.*@", r"\1***@", text)
     return ascii(without_userinfo[:80] + ("..." if len(without_userinfo) > 80 else ""))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from scrapy_hexshard.errors import InvalidKeyError, PayloadError
-from scrapy_hexshard.keys import canonical_key, digest
+from scrapy_hexshard.keys import canonical_key, digest, shown
 from scrapy_hexshard.store.contract import Work
 
 BATCH_ROWS = 10_000
@@ -31,14 +31,14 @@ def key_row(given: str | Work) -> KeyRow:
     elif isinstance(given, Work):
         key, payload, priority = canonical_key(given.key), given.payload, given.priority
     else:
-        raise InvalidKeyError(f"A key is text or Work, not {type(given).__name__}: {given!r:.80}.")
+        raise InvalidKeyError(f"A key is text or Work, not {type(given).__name__}.")
     return KeyRow(digest(key)[:DIGEST_BYTES], key, payload, priority)
 
 
 def key_batches(keys: Iterable[str | Work]) -> Iterator[list[KeyRow]]:
     """The rows of *keys* in batches, none of which takes more than a few megabytes."""
     if isinstance(keys, str | bytes | Work):
-        raise TypeError(f"Keys come as a list or another iterable: pass [{keys!r:.80}].")
+        raise TypeError("Keys come as a list or another iterable: put it into one.")
     batch: list[KeyRow] = []
     size = 0
     for given in keys:
@@ -56,12 +56,12 @@ def item_text(item: object, key: str) -> str:
     """The item, one line of JSON text; raises PayloadError, naming *key*, if it is no JSON."""
     if not isinstance(item, str):
         raise PayloadError(
-            f"An item of {key!r} is JSON text, not {type(item).__name__}: use json.dumps."
+            f"An item of {shown(key)} is JSON text, not {type(item).__name__}: use json.dumps."
         )
     try:
         item.encode()
         json.loads(item)
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"An item of {key!r} is not JSON: {error}.") from None
+        raise PayloadError(f"An item of {shown(key)} is not JSON: {error}.") from None
     # In JSON, line ends are white space only, so that a space does as well.
     return item.replace("\r", " ").replace("\n", " ")

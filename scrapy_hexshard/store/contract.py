@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 
 from scrapy_hexshard.config import DEFAULT_LEASE_SECONDS
 from scrapy_hexshard.errors import PayloadError
+from scrapy_hexshard.keys import shown
 
 MAX_PAYLOAD_BYTES = 1_000_000
 DONE = "done"
@@ -49,7 +50,7 @@ class Work:
             check_payload(self.payload, self.key)
         if not isinstance(self.priority, int) or not -(2**31) <= self.priority < 2**31:
             raise PayloadError(
-                f"The priority of {self.key!r} is a whole number of 32 bits, not {self.priority!r}."
+                f"The priority of {shown(self.key)} is a whole number of 32 bits, not {self.priority!r}."
             )
 
 
@@ -296,16 +297,16 @@ def check_payload(payload: object, key: str) -> None:
     """Raise PayloadError, naming *key*, unless *payload* is JSON text of at most 1 MB."""
     if not isinstance(payload, str):
         raise PayloadError(
-            f"The payload of {key!r} is JSON text, not {type(payload).__name__}: use json.dumps."
+            f"The payload of {shown(key)} is JSON text, not {type(payload).__name__}: use json.dumps."
         )
     try:
         size = len(payload.encode())
         json.loads(payload, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"The payload of {key!r} is not JSON: {error}.") from None
+        raise PayloadError(f"The payload of {shown(key)} is not JSON: {error}.") from None
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadError(
-            f"The payload of {key!r} is {size} bytes; a store takes {MAX_PAYLOAD_BYTES} at most."
+            f"The payload of {shown(key)} is {size} bytes; a store takes {MAX_PAYLOAD_BYTES} at most."
         )
 
 

@@ -1,4 +1,4 @@
-"""One connection that writes: its pragmas, its transactions under the gate, and its end."""
+"""One connection that writes: its transactions under the gate, and its end."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from scrapy_hexshard.errors import StoreError, StoreUnavailableError
+from scrapy_hexshard.store.sqlite.connection import connect
 from scrapy_hexshard.store.sqlite.failures import (
     check_same_file,
     file_identity,
@@ -20,21 +21,6 @@ from scrapy_hexshard.store.sqlite.failures import (
 from scrapy_hexshard.store.sqlite.gate import Gate
 from scrapy_hexshard.store.sqlite.location import Location
 
-APPLICATION_ID = 0x48455853  # "HEXS"
-
-_PRAGMAS = (
-    "wal_autocheckpoint = 4000",  # pages; a checkpoint runs inside COMMIT, so under the gate
-    "journal_size_limit = 67108864",
-    "cache_size = -65536",
-    "mmap_size = 0",
-    "secure_delete = OFF",
-    "temp_store = MEMORY",
-    "locking_mode = NORMAL",
-    "automatic_index = OFF",
-    "foreign_keys = OFF",
-    "recursive_triggers = OFF",
-    "trusted_schema = OFF",
-)
 LAST_CALL_SECONDS = 5.0
 # What a fork left in a child: closing it there could harm the parent's connection.
 _inherited: list[sqlite3.Connection] = []
@@ -55,7 +41,8 @@ class Database:
         self._synchronous = self._pressed = location.synchronous
         self._gate = _open_gate(location, patience)
         try:
-            self._connection = self._connect(location, patience)
+            with self._through_gate(), told_plainly(self.path):
+                self._connection = connect(location, patience)
         except BaseException:
             self._gate.close()
             raise
@@ -168,23 +155,6 @@ class Database:
         finally:
             self._gate.release()
 
-    def _connect(self, location: Location, patience: float) -> sqlite3.Connection:
-        with self._through_gate(), told_plainly(self.path):
-            connection = sqlite3.connect(
-                f"{self.path.as_uri()}?mode=rwc",
-                uri=True,
-                timeout=patience,
-                isolation_level=None,
-                check_same_thread=False,
-                cached_statements=256,
-            )
-            try:
-                _prepare(connection, location.synchronous)
-            except BaseException:
-                connection.close()
-                raise
-            return connection
-
     def _check_open(self) -> None:
         if not self._close.alive:
             raise StoreError(f"The store {self.path} is closed.")
@@ -206,19 +176,6 @@ def _open_gate(location: Location, patience: float) -> Gate:
         raise StoreUnavailableError(
             f"Cannot open {error.filename}: {error.strerror}. Give this user write access."
         ) from None
-
-
-def _prepare(connection: sqlite3.Connection, synchronous: str) -> None:
-    if not connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        connection.execute("PRAGMA page_size = 4096")
-        connection.execute("PRAGMA encoding = 'UTF-8'")
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-        raise sqlite3.OperationalError("this place does not support a write-ahead log")
-    for pragma in (*_PRAGMAS, f"synchronous = {synchronous}"):
-        connection.execute(f"PRAGMA {pragma}")
-    if synchronous == "FULL":
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: fsync alone stops at the drive
 
 
 def _close(lock: threading.RLock, connection: sqlite3.Connection, gate: Gate, pid: int) -> None:

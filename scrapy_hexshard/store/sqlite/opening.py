@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from scrapy_hexshard.errors import StoreError, StoreUnavailableError
 from scrapy_hexshard.store.named_queries import named_queries
-from scrapy_hexshard.store.sqlite.database import APPLICATION_ID, Database
+from scrapy_hexshard.store.sqlite.connection import APPLICATION_ID
+from scrapy_hexshard.store.sqlite.database import Database
 from scrapy_hexshard.store.sqlite.location import Location
 from scrapy_hexshard.store.sqlite.reader import Reader
 from scrapy_hexshard.store.sqlite.schema import check_meta, create_tables
