@@ -9,6 +9,8 @@ from scrapy.settings import BaseSettings
 
 from scrapy_hexshard.components.dupefilter import UnitDupeFilter
 from scrapy_hexshard.components.feeder import DropMiddleware, FeederMiddleware
+from scrapy_hexshard.components.proxy_middleware import ProxyMiddleware
+from scrapy_hexshard.components.sentences import in_a_sentence
 from scrapy_hexshard.components.shard_middleware import ShardMiddleware
 from scrapy_hexshard.components.worker import WorkerExtension
 from scrapy_hexshard.config import Config
@@ -25,6 +27,8 @@ COMPONENTS = (
     ("SPIDER_MIDDLEWARES", DropMiddleware, 1040),
     # Outermost, so that nothing is spent on a request that is dropped.
     ("DOWNLOADER_MIDDLEWARES", ShardMiddleware, 25),
+    # Innermost, so that nothing else sees a request with credentials on it.
+    ("DOWNLOADER_MIDDLEWARES", ProxyMiddleware, 950),
 )
 
 
@@ -43,6 +47,7 @@ class HexShardAddon:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
+    @in_a_sentence()
     def update_settings(self, settings: BaseSettings) -> None:
         """Add the components, unless the project has placed them itself."""
         spider = self._crawler.spider

@@ -27,7 +27,7 @@ class UnitDupeFilter(RFPDupeFilter):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._shared = False
+        self._shared: set[bytes] | None = None
         self._of_attempt: dict[int, set[bytes]] = {}
 
     @classmethod
@@ -35,7 +35,7 @@ class UnitDupeFilter(RFPDupeFilter):
         self = super().from_crawler(crawler)
         worker = crawler.get_extension(WorkerExtension)
         if worker is not None and worker.work is not None:
-            self._shared = worker.config.follow == "drop"
+            self._shared = set() if worker.config.follow == "drop" else None
             worker.work.on_attempt_end(self.forget)
         return self
 
@@ -44,8 +44,8 @@ class UnitDupeFilter(RFPDupeFilter):
         if token is None:
             return super().request_seen(request)
         own = self._of_attempt.setdefault(token, set())
-        seen = self._fingerprints if self._shared else own
-        fingerprint = self._fingerprint(request)
+        seen = own if self._shared is None else self._shared
+        fingerprint = self.fingerprinter.fingerprint(request)
         if fingerprint in seen:
             return True
         seen.add(fingerprint)
@@ -55,5 +55,5 @@ class UnitDupeFilter(RFPDupeFilter):
     def forget(self, token: int, failed: bool) -> None:
         """Free what the attempt of *token* has requested."""
         requested = self._of_attempt.pop(token, None)
-        if requested and self._shared and failed:
-            self._fingerprints -= requested
+        if requested and self._shared is not None and failed:
+            self._shared -= requested

@@ -18,8 +18,11 @@ is refused with a sentence.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator
+from asyncio import CancelledError
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Protocol
 
 import scrapy
@@ -64,7 +67,7 @@ class Listener(Protocol):
         """*item* of *unit* has passed the pipelines."""
 
     def requested(self, unit: Unit) -> None:
-        """*unit* has yielded a follow-up."""
+        """*unit* has one more request, which the scheduler has accepted."""
 
 
 class _Visit:
@@ -81,6 +84,17 @@ class _Visit:
 
 
 _current: ContextVar[_Visit | None] = ContextVar("hexshard_visit", default=None)
+
+
+class _Forgiving(set[Request]):
+    """A set from which what hung may still be removed when it ends after all, or is thrown away."""
+
+    remove = set[Request].discard
+
+
+def _close_once(slot: Any, close_if_idle: Callable[[], None]) -> None:
+    if slot.closing is None or not slot.closing.called:
+        close_if_idle()
 
 
 def check_scrapy() -> None:
@@ -155,9 +169,15 @@ class EngineTap:
         if unit is None:
             self._listener.late("requests")
             return False
-        accepted = self._enqueue(request)
+        try:
+            accepted = self._enqueue(request)
+        except Exception:
+            # Scrapy logs it and goes on without the request; the key must not pass for done.
+            unit.fail(NOT_SCHEDULED)
+            raise
         if accepted:
             unit.begin_request()
+            self._listener.requested(unit)
         else:
             unit.filtered += 1
             self._listener.filtered(unit)
@@ -228,14 +248,20 @@ class EngineTap:
         if isinstance(error, HttpError):
             status = error.response.status
             permanent = visit.own and status in self._permanent_http
-            visit.unit.fail(f"http {status}", permanent=permanent)
+            self._fail(visit.unit, f"http {status}", permanent=permanent)
         elif isinstance(error, UnownedRequest):
             pass
         elif isinstance(error, IgnoreRequest):
             robots = str(error) == _ROBOTS
-            visit.unit.fail("robots" if robots else "ignored", permanent=robots)
+            self._fail(visit.unit, "robots" if robots else "ignored", permanent=robots)
         else:
-            visit.unit.fail(f"download: {type(error).__name__}")
+            self._fail(visit.unit, f"download: {type(error).__name__}")
+
+    def _fail(self, unit: Unit, outcome: str, *, permanent: bool = False) -> None:
+        if unit.ended:
+            self._listener.late("errors")
+        else:
+            unit.fail(outcome, permanent=permanent)
 
     # The spider.
 
@@ -258,14 +284,25 @@ class EngineTap:
         await self._output(result, request, response)
 
     def _tag(self, output: Iterable[Any], visit: _Visit) -> Iterator[Any]:
-        for each in output:
-            if self._admit(each, visit):
-                yield each
+        with self._noting_cancellation(visit):
+            for each in output:
+                if self._admit(each, visit):
+                    yield each
 
     async def _tag_async(self, output: AsyncIterator[Any], visit: _Visit) -> AsyncIterator[Any]:
-        async for each in output:
-            if self._admit(each, visit):
-                yield each
+        with self._noting_cancellation(visit):
+            async for each in output:
+                if self._admit(each, visit):
+                    yield each
+
+    @contextmanager
+    def _noting_cancellation(self, visit: _Visit) -> Iterator[None]:
+        try:
+            yield
+        except CancelledError as error:
+            # It is no Exception: Scrapy either hangs on it or takes the callback for finished.
+            self._fail(visit.unit, f"spider: {type(error).__name__}")
+            raise
 
     def _admit(self, output: Any, visit: _Visit) -> bool:
         unit = visit.unit
@@ -281,7 +318,6 @@ class EngineTap:
             # A spider may have copied the meta of another unit's response.
             output.meta[TOKEN] = unit.token
             output.meta.pop(OWN, None)
-            self._listener.requested(unit)
         else:
             unit.yielded += 1
         return True
@@ -294,15 +330,19 @@ class EngineTap:
             if isinstance(failure.value, CloseSpider):
                 visit.unit.interrupted = True
             else:
-                visit.unit.fail(f"spider: {type(failure.value).__name__}")
+                self._fail(visit.unit, f"spider: {type(failure.value).__name__}")
         self._error(failure, request, response, *args)
 
     # Items.
 
     def _item_scraped(self, item: Any, response: Any) -> None:
-        if (unit := self._unit_of(response)) is not None:
-            unit.moved()
-            self._listener.item_scraped(unit, item)
+        if (unit := self._unit_of(response)) is None:
+            return
+        if unit.ended:
+            self._listener.late("items")
+            return
+        unit.moved()
+        self._listener.item_scraped(unit, item)
 
     def _item_dropped(self, response: Any) -> None:
         if (unit := self._unit_of(response)) is not None:
@@ -310,7 +350,7 @@ class EngineTap:
 
     def _item_error(self, response: Any, failure: Failure) -> None:
         if (unit := self._unit_of(response)) is not None:
-            unit.fail(f"item: {type(failure.value).__name__}")
+            self._fail(unit, f"item: {type(failure.value).__name__}")
 
     def _unit_of(self, response: Any) -> Unit | None:
         visit = self._visits.get(id(response))
@@ -341,14 +381,20 @@ class EngineTap:
 
     def let_go(self) -> None:
         """Make the engine forget the requests it works on, which hang: it would wait for ever."""
-        requests = set(self._in_progress())
-        scraping = self._engine.scraper.slot
-        assert self._engine._slot is not None
-        assert scraping is not None
-        self._engine._slot.inprogress -= requests
-        self._engine.downloader.active -= requests
-        scraping.active -= requests
-        scraping.itemproc_size = 0
+        slot, scraper = self._engine._slot, self._engine.scraper
+        assert slot is not None
+        assert scraper.slot is not None
+        requests = set(slot.inprogress)
+        slot.inprogress = _Forgiving(slot.inprogress - requests)
+        self._engine.downloader.active = _Forgiving(self._engine.downloader.active - requests)
+        scraper.slot.active = _Forgiving(scraper.slot.active - requests)
+        scraper.slot.itemproc_size = 0
+        for owner, closing, check in (
+            (slot, slot, "_maybe_fire_closing"),
+            (scraper, scraper.slot, "_check_if_closing"),
+        ):
+            vars(owner)[check] = partial(_close_once, closing, getattr(owner, check))
+            getattr(owner, check)()
 
     def _in_progress(self) -> Collection[Request]:
         slot = self._engine._slot

@@ -12,6 +12,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.event_loop import Alarm
@@ -20,6 +21,7 @@ from scrapy_hexshard.components.request_codec import (
     TOKEN,
     PayloadIsNoRequestError,
     decode_request,
+    holds_request,
     is_live,
 )
 from scrapy_hexshard.components.start_intake import StartIntake
@@ -80,6 +82,10 @@ class Feed:
                     break
                 self._refill()
                 await self._alarm.wait(self._patience())
+        except CancelledError:
+            # So Scrapy ends a start() when it stops, but before 2.18 logs that as an error.
+            if not self._work.closing:
+                raise
         finally:
             reading.cancel()
             if self._work.closing:
@@ -104,8 +110,7 @@ class Feed:
 
     def _intake_failed(self, failure: Failure) -> None:
         if not self._work.closing:
-            logger.error("Storing the start requests failed: %s", failure.getErrorMessage())
-            self._work.stop("store_error")
+            self._work.store_failed(failure)
 
     # Claiming.
 
@@ -149,23 +154,27 @@ class Feed:
 
     def _claim_failed(self, failure: Failure) -> None:
         self._claiming = False
-        logger.error("Keys could not be claimed, so this worker stops: %s", failure.value)
-        self._work.stop("store_error")
+        self._work.store_failed(failure)
         self._alarm.ring()
 
     def _place(self, claim: Claim) -> None:
         live = is_live(claim.payload) and claim not in self._intake.live
-        early = claim.payload is None and self._intake.reading
-        if (live or early) and not hasattr(self._spider, "request_for_key"):
+        early = not holds_request(claim.payload) and self._intake.reading
+        if early and self._intake.overtaken(claim):
+            self._give_back(claim)
+        elif (live or early) and not hasattr(self._spider, "request_for_key"):
             self._waiting[str(claim)] = claim
         else:
             self._ready.append(claim)
 
     def _started(self, key: str) -> None:
         """start() yields a key: give it back if it waits, so that it gets the new request."""
-        claim = self._waiting.pop(key, None)
-        if claim is not None:
-            self._work.thread.settle(Settlement.release(claim)).addErrback(self._claim_failed)
+        if (claim := self._waiting.pop(key, None)) is not None:
+            self._give_back(claim)
+
+    def _give_back(self, claim: Claim) -> None:
+        released = self._work.thread.settle(Settlement.release(claim))
+        released.addErrback(self._work.store_failed)
 
     def _patience(self) -> float | None:
         if self._claiming or self._ready:
@@ -176,7 +185,7 @@ class Feed:
 
     def _release_early(self) -> None:
         """start() is over, so no callback will come for keys that were stored without one."""
-        early = [claim for claim in self._waiting.values() if claim.payload is None]
+        early = [claim for claim in self._waiting.values() if not is_live(claim.payload)]
         for claim in early:
             self._ready.append(self._waiting.pop(str(claim)))
         if early:

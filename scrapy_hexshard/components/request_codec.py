@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from inspect import ismethod
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +35,9 @@ _TYPE, _VALUE = "$type", "$value"
 # These build an ordinary request and add nothing that outlives their making.
 _PLAIN_TYPES = (Request, FormRequest, JsonRequest, XmlRpcRequest)
 _SECRET_HEADERS = (b"Authorization", b"Proxy-Authorization", b"Cookie")
+_SECRET_META = ("http_user", "http_pass", "ftp_user", "ftp_password")
+# What decoding JSON that we did not write may raise.
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _DEFAULTS: Mapping[str, Any] = {
     "callback": None,
     "errback": None,
@@ -72,17 +76,17 @@ def key_of(request: Request) -> str:
 def encode_request(request: Request, spider: Spider, key: str) -> str:
     """The payload that brings *request* back; raises CannotStoreError, without a secret in it."""
     _check_storable(request)
-    try:
-        fields = request.to_dict(spider=spider)
-    except ValueError as error:
-        raise CannotStoreError(str(error)) from None
-    fields.pop("_class", None)
+    fields = {name: getattr(request, name) for name in request.attributes}
+    fields |= {role: _method_name(request, role, spider) for role in ("callback", "errback")}
     fields["headers"] = _header_text(fields["headers"])
     fields["meta"] = {k: v for k, v in fields["meta"].items() if k not in (TOKEN, OWN)}
     kept = {name: v for name, v in fields.items() if v != _DEFAULTS.get(name, _MARK)}
     if kept.get("url") == key:
         del kept["url"]
-    payload = json.dumps({_MARK: _VERSION, **_encode(kept)}, separators=(",", ":"))
+    try:
+        payload = json.dumps({_MARK: _VERSION, **_encode(kept)}, separators=(",", ":"))
+    except (ValueError, RecursionError) as error:
+        raise CannotStoreError(f"JSON cannot hold it ({type(error).__name__})") from None
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise CannotStoreError(f"it is over {MAX_PAYLOAD_BYTES} bytes as JSON")
     return payload
@@ -98,6 +102,11 @@ def is_live(payload: str | None) -> bool:
     return payload == live_payload()
 
 
+def holds_request(payload: str | None) -> bool:
+    """Whether *payload* is a stored request, rather than none or one of the user's own."""
+    return payload is not None and payload.startswith(f'{{"{_MARK}":')
+
+
 def decode_request(payload: str, spider: Spider, key: str) -> Request:
     """The request stored in *payload*; raises PayloadIsNoRequestError with the reason."""
     fields = json.loads(payload)
@@ -107,7 +116,7 @@ def decode_request(payload: str, spider: Spider, key: str) -> Request:
         fields = {"url": key, **_decode(fields)}
         fields["headers"] = _header_bytes(fields.get("headers", {}))
         return request_from_dict(fields, spider=spider)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except _UNREADABLE as error:
         raise PayloadIsNoRequestError(f"{type(error).__name__}: {error}") from None
 
 
@@ -116,8 +125,23 @@ def _check_storable(request: Request) -> None:
         raise CannotStoreError(f"its type is {type(request).__name__}")
     if request.cookies or any(name in request.headers for name in _SECRET_HEADERS):
         raise CannotStoreError("it carries cookies or an authorization header")
+    if any(name in request.meta for name in _SECRET_META):
+        raise CannotStoreError("it carries a user name or password in its meta")
     if "@" in urlsplit(request.url).netloc or "@" in str(request.meta.get("proxy", "")):
         raise CannotStoreError("it carries credentials in a URL")
+
+
+def _method_name(request: Request, role: str, spider: Spider) -> str | None:
+    function = getattr(request, role)
+    if function is None:
+        return None
+    # Scrapy looks at every member of the spider, which takes longer than all the rest.
+    if ismethod(function) and getattr(spider, function.__name__, None) == function:
+        return function.__name__
+    try:
+        return request.to_dict(spider=spider)[role]  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise CannotStoreError(str(error)) from None
 
 
 def _header_text(headers: Mapping[bytes, list[bytes]]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy_hexshard.components.exceptions import StaleRequest, UnownedRequest
 from scrapy_hexshard.components.ownership import Ownership
 from scrapy_hexshard.components.request_codec import TOKEN
+from scrapy_hexshard.components.sentences import in_a_sentence
 from scrapy_hexshard.components.work import feeds_from_store
 from scrapy_hexshard.components.worker import WorkerExtension
 from scrapy_hexshard.config import Config
@@ -41,6 +42,7 @@ class ShardMiddleware:
         crawler.signals.connect(self._request_scheduled, signal=signals.request_scheduled)
 
     @classmethod
+    @in_a_sentence()
     def from_crawler(cls, crawler: Crawler) -> Self:
         worker = crawler.get_extension(WorkerExtension)
         spider = crawler.spider

@@ -28,6 +28,7 @@ from scrapy_hexshard.store.contract import Work as StoredWork
 logger = logging.getLogger(__name__)
 
 BATCH = 500
+MAX_PRIORITY = 2**31 - 1
 SLICE_SECONDS = 0.02  # a start() without a pause must not hold the event loop for longer
 
 
@@ -54,7 +55,8 @@ class StartIntake:
         self._stats = stats
         self._on_request = on_request
         self._on_change = on_change
-        self._batch: list[StoredWork] = []
+        self._unstored: dict[str, StoredWork] = {}
+        self._storing: dict[str, StoredWork] = {}
         # Hashes, for the keys may be millions: of the key, and of the request it came with.
         self._seen: dict[int, int] = {}
         self._warned: set[str] = set()
@@ -81,7 +83,7 @@ class StartIntake:
                 self._take(each)
             else:
                 self._take_item(each)
-            if len(self._batch) >= BATCH:
+            if len(self._unstored) >= BATCH:
                 await self._store()
                 began = monotonic()
             elif monotonic() - began > SLICE_SECONDS:
@@ -114,7 +116,8 @@ class StartIntake:
         if not self._is_new(key, payload):
             return
         self._on_request(key)
-        self._batch.append(StoredWork(key, payload, request.priority))
+        priority = max(-MAX_PRIORITY, min(request.priority, MAX_PRIORITY))
+        self._unstored[key] = StoredWork(key, payload, priority)
 
     def _payload(self, request: Request, key: str) -> str:
         try:
@@ -141,13 +144,25 @@ class StartIntake:
         return len(self._seen) > known
 
     async def _store(self) -> None:
-        batch, self._batch = self._batch, []
-        if not batch:
-            return
-        stored = self._work.thread.call(lambda store: store.enqueue(batch))
+        while self._unstored:
+            self._storing, self._unstored = self._unstored, {}
+            await self._enqueue(list(self._storing.values()))
+            self._storing = {}
+            self._on_change()
+
+    async def _enqueue(self, batch: list[StoredWork]) -> None:
         self._stats.inc_value("hexshard/start_keys", len(batch))
+        stored = self._work.thread.call(lambda store: store.enqueue(batch))
         await maybe_deferred_to_future(stored)
-        self._on_change()
+
+    def overtaken(self, key: str) -> bool:
+        """Whether start() has yielded *key*, but it was claimed before its request was stored.
+
+        Its claim is to be given back; the request is stored again after that.
+        """
+        if (work := self._storing.get(key)) is not None:
+            self._unstored.setdefault(key, work)
+        return key in self._unstored
 
     def _warn_once(self, about: str, message: str) -> None:
         if about not in self._warned:

@@ -128,8 +128,11 @@ class StoreThread(threading.Thread):
                 self._answer([(call, self._error) for call in group])
                 self._closed = any(call.rank is Rank.CLOSE for call in group)
                 continue
-            if group:
-                self._run_group(store, group)
+            # The last call releases what the calls before it have claimed: a group of its own.
+            closing = [call for call in group if call.rank is Rank.CLOSE]
+            for part in (group[: len(group) - len(closing)], closing):
+                if part:
+                    self._run_group(store, part)
             if not self._closed and time.monotonic() >= self._renew_at:
                 self._renew(store)
         if store is not None:

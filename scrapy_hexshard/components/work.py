@@ -92,8 +92,6 @@ class Work:
                 on_lost=self._lost,
             )
             self._thread.start()
-            # A forced stop skips spider_closed, but not this.
-            atexit.register(self._close_now)
         return self._thread
 
     def _open_store(self) -> WorkStore:
@@ -102,6 +100,9 @@ class Work:
         assert spider is not None
         location = self.config.store.replace("%(spider)s", spider.name)
         store = open_store(location, self.config.shard, policy=self.config.retry)
+        # A forced stop skips spider_closed, but not this. What is registered last runs first, and
+        # an open store has itself closed at exit.
+        atexit.register(self._close_now)
         store.bind_spider(spider.name)
         return store
 
@@ -131,7 +132,7 @@ class Work:
     def stopping(self) -> None:
         """Tell the store that this worker was asked to stop."""
         if self._thread is not None and self._once("stopping"):
-            self._thread.call(lambda store: store.stopping()).addErrback(self._store_failed)
+            self._thread.call(lambda store: store.stopping()).addErrback(self.store_failed)
 
     def stop(self, reason: str) -> None:
         """Close the spider for a reason that is not *finished*."""
@@ -145,13 +146,14 @@ class Work:
             self.feed.room()
         if self._thread is None:
             return
-        atexit.unregister(self._close_now)
         self._thread.turned()
         closed = self._thread.close(self.reason or reason)
         try:
             self.totals.released = await maybe_deferred_to_future(closed)
         except HexShardError as error:
             self._report_store(error)
+        # Not before: a second signal may end the process while the thread is still at it.
+        atexit.unregister(self._close_now)
         self._count("released", self.totals.released)
         stats = self._crawler.stats
         assert stats is not None
@@ -197,7 +199,7 @@ class Work:
         self.settling += 1
         settled = self.thread.settle(_settlement(claim, verdict, unit))
         settled.addCallbacks(
-            partial(self._settled, claim=claim, verdict=verdict, unit=unit), self._store_failed
+            partial(self._settled, claim=claim, verdict=verdict, unit=unit), self.store_failed
         )
         settled.addBoth(self._settlement_over)
 
@@ -249,7 +251,8 @@ class Work:
         for listener in self._attempt_ended:
             listener(token, failed)
 
-    def _store_failed(self, failure: Failure) -> None:
+    def store_failed(self, failure: Failure) -> None:
+        """Say once what is wrong with the store, and stop: nothing can be claimed or settled."""
         self._report_store(failure.value)
         self.stop("store_error")
 

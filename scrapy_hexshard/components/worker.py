@@ -10,6 +10,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
 from scrapy_hexshard.components.launcher_link import LauncherLink, launcher_pipes
+from scrapy_hexshard.components.sentences import in_a_sentence
 from scrapy_hexshard.components.work import Work, feeds_from_store
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import SettingError
@@ -40,6 +41,7 @@ class WorkerExtension:
         self._housekeeping = create_looping_call(self._keep_house)
 
     @classmethod
+    @in_a_sentence()
     def from_crawler(cls, crawler: Crawler) -> Self:
         spider = crawler.spider
         config = Config.read(crawler.settings, {} if spider is None else vars(spider))

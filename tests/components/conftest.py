@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.processes import Project
 
 ORIGIN = Path(__file__).parents[1] / "support" / "origin.py"
 
@@ -26,3 +27,11 @@ def origin() -> Iterator[str]:
 @pytest.fixture
 def store_path(tmp_path: Path) -> Path:
     return tmp_path / "crawl.sqlite3"
+
+
+@pytest.fixture
+def project(tmp_path: Path, origin: str) -> Iterator[Project]:
+    """A folder to make a Scrapy project in; what still runs in the end is killed."""
+    made = Project(tmp_path, origin)
+    yield made
+    made.stop_all()

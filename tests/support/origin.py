@@ -54,6 +54,12 @@ async def answer(target: str) -> tuple[int, str, bytes, str] | None:
         return 200, "text/plain", b"User-agent: *\nDisallow: /private\n", ""
     if url.path == "/image":
         return 200, "image/png", PNG, ""
+    if url.path == "/page":
+        return 200, "text/html", f"<html><body>{query['b']}</body></html>".encode(), ""
+    if url.path == "/sitemap.xml":
+        links = "".join(f"<url><loc>{query.get('o', '')}/ok?m={n}</loc></url>" for n in range(3))
+        head = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+        return 200, "text/xml", f"{head}{links}</urlset>".encode(), ""
     if url.path == "/hits":
         return 200, "text/plain", str(HITS.get(query["of"], 0)).encode(), ""
     return 200, "text/html", b"<html>ok</html>", ""
