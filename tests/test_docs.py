@@ -454,9 +454,9 @@ def test_the_table_of_a_run_has_the_columns_shown() -> None:
 
 def test_the_rate_is_logged_as_shown() -> None:
     (sentence,) = [
-        text for text in texts(TREES["components/worker.py"]) if text.startswith("Each site gets")
+        text for text in texts(TREES["components/worker.py"]) if text.startswith("Limit per site")
     ]
-    assert sentence % (2, 2, 4, 8, 0.5) in PAGES["docs/howto.md"].splitlines()
+    assert sentence % (2, 2, 8, 0.5) in PAGES["docs/howto.md"].splitlines()
 
 
 # Links and words.

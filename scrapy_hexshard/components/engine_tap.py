@@ -1,4 +1,4 @@
-"""The one file that touches Scrapy's insides: it tells the ledger what each request came to.
+"""Tells the ledger what each request of a crawl came to.
 
 No public signal says that a request is over: of the fifteen ways in which one can end, item_scraped
 and spider_error see five. So the tap wraps a few methods of the live engine, scraper and scheduler:
@@ -11,18 +11,17 @@ and spider_error see five. So the tap wraps a few methods of the live engine, sc
 * ``scraper.handle_spider_error``: it raised;
 * ``scheduler.next_request``: work of no unit begins.
 
-Scrapy may one day offer a hook for the same (scrapy#7978). Until then a Scrapy whose methods differ
-is refused with a sentence.
+This file and engine_state are the two that touch Scrapy's insides. Scrapy may one day offer a hook
+for the same (scrapy#7978). Until then a Scrapy whose methods differ is refused with a sentence.
 """
 
 from __future__ import annotations
 
 import inspect
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, Protocol
 
 import scrapy
@@ -37,6 +36,7 @@ from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
+from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.exceptions import UnownedRequest
 from scrapy_hexshard.components.request_codec import OWN, TOKEN
 from scrapy_hexshard.errors import UnsupportedScrapyError
@@ -86,17 +86,6 @@ class _Visit:
 _current: ContextVar[_Visit | None] = ContextVar("hexshard_visit", default=None)
 
 
-class _Forgiving(set[Request]):
-    """A set from which what hung may still be removed when it ends after all, or is thrown away."""
-
-    remove = set[Request].discard
-
-
-def _close_once(slot: Any, close_if_idle: Callable[[], None]) -> None:
-    if slot.closing is None or not slot.closing.called:
-        close_if_idle()
-
-
 def check_scrapy() -> None:
     """Raise UnsupportedScrapyError unless the methods the tap wraps are those it knows."""
     for owner, methods in _KNOWN.items():
@@ -119,10 +108,12 @@ class EngineTap:
         crawler: Crawler,
         ledger: Ledger,
         listener: Listener,
+        state: EngineState,
         permanent_http: Collection[int] = (),
     ) -> None:
         check_scrapy()
         self._crawler = crawler
+        self._state = state
         self._ledger = ledger
         self._listener = listener
         self._permanent_http = permanent_http
@@ -136,7 +127,6 @@ class EngineTap:
         engine = self._crawler.engine
         assert engine is not None
         scraper, scheduler = engine.scraper, engine._slot.scheduler  # type: ignore[union-attr]
-        self._engine = engine
         self._enqueue = scheduler.enqueue_request
         self._next = scheduler.next_request
         self._handle = engine._handle_downloader_output
@@ -355,58 +345,3 @@ class EngineTap:
     def _unit_of(self, response: Any) -> Unit | None:
         visit = self._visits.get(id(response))
         return None if visit is None else visit.unit
-
-    # What hangs.
-
-    def active_tokens(self) -> set[int]:
-        """The tokens with something on the wire, in a callback or in a pipeline."""
-        waiting = {
-            id(request)
-            for slot in self._engine.downloader.slots.values()
-            for request, _ in slot.queue
-        }
-        return {
-            request.meta[TOKEN]
-            for request in self._in_progress()
-            if TOKEN in request.meta and id(request) not in waiting
-        }
-
-    def only_abandoned_left(self) -> bool:
-        """Whether all that the engine still works on belongs to units that have ended."""
-        requests = self._in_progress()
-        return bool(requests) and all(
-            TOKEN in request.meta and self._ledger.get(request.meta[TOKEN]) is None
-            for request in requests
-        )
-
-    def let_go(self) -> None:
-        """Make the engine forget the requests it works on, which hang: it would wait for ever."""
-        slot, scraper = self._engine._slot, self._engine.scraper
-        assert slot is not None
-        assert scraper.slot is not None
-        requests = set(slot.inprogress)
-        slot.inprogress = _Forgiving(slot.inprogress - requests)
-        self._engine.downloader.active = _Forgiving(self._engine.downloader.active - requests)
-        scraper.slot.active = _Forgiving(scraper.slot.active - requests)
-        scraper.slot.itemproc_size = 0
-        for owner, closing, check in (
-            (slot, slot, "_maybe_fire_closing"),
-            (scraper, scraper.slot, "_check_if_closing"),
-        ):
-            vars(owner)[check] = partial(_close_once, closing, getattr(owner, check))
-            getattr(owner, check)()
-
-    def _in_progress(self) -> Collection[Request]:
-        slot = self._engine._slot
-        return () if slot is None else slot.inprogress
-
-    @property
-    def closing(self) -> bool:
-        """Whether the engine takes no more work."""
-        slot = self._engine._slot
-        return slot is None or slot.closing is not None or not self._engine.running
-
-    @property
-    def full(self) -> bool:
-        """Whether the engine has no room for another download."""
-        return self._engine.needs_backout()

@@ -12,7 +12,7 @@ from typing import Any
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.event_loop import Alarm
@@ -62,9 +62,13 @@ class Feed:
 
         It ends once nothing of the shard can become claimable any more.
         """
-        reading = deferred_from_coro(self._intake.read(start))
-        reading.addErrback(self._intake_failed)
+        reading: Deferred[None] | None = None
         try:
+            # First the store: one that is refused must not cost the origin a request of start().
+            if not await self._work.is_store_open():
+                return
+            reading = deferred_from_coro(self._intake.read(start))
+            reading.addErrback(self._intake_failed)
             while not self._work.closing:
                 while self._intake.items:
                     yield self._intake.items.popleft()
@@ -87,7 +91,8 @@ class Feed:
             if not self._work.closing:
                 raise
         finally:
-            reading.cancel()
+            if reading is not None:
+                reading.cancel()
             if self._work.closing:
                 self._work.stopping()
         self._end()
@@ -225,8 +230,8 @@ class Feed:
 
     def _build(self, claim: Claim) -> Request:
         if (build := getattr(self._spider, "request_for_key", None)) is not None:
-            payload = None if claim.payload is None else json.loads(claim.payload)
-            request = build(str(claim), payload)
+            own = claim.payload is not None and not holds_request(claim.payload)
+            request = build(str(claim), json.loads(claim.payload or "null") if own else None)
             if not isinstance(request, Request):
                 raise TypeError(f"request_for_key returned {type(request).__name__}, no Request")
             return request

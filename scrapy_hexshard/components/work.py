@@ -16,6 +16,7 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.serialize import ScrapyJSONEncoder
 from twisted.python.failure import Failure
 
+from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.engine_tap import EngineTap
 from scrapy_hexshard.components.store_thread import StoreThread
 from scrapy_hexshard.config import Config
@@ -67,7 +68,8 @@ class Work:
         self.feed: FeedListener | None = None
         self._crawler = crawler
         self._ledger = Ledger(self._unit_ended)
-        self._tap = EngineTap(crawler, self._ledger, self, config.permanent_http)
+        self._state = EngineState(crawler, self._ledger)
+        self._tap = EngineTap(crawler, self._ledger, self, self._state, config.permanent_http)
         self._claims: dict[int, Claim] = {}
         self._attempt_ended: list[Callable[[int, bool], None]] = []
         self._encoder = ScrapyJSONEncoder()
@@ -106,10 +108,20 @@ class Work:
         store.bind_spider(spider.name)
         return store
 
+    async def is_store_open(self) -> bool:
+        """Open the store; if that fails, say why and stop."""
+        try:
+            await maybe_deferred_to_future(self.thread.call(lambda store: store.heartbeat()))
+        except HexShardError as error:
+            self._report_store(error)
+            self.stop("store_error")
+            return False
+        return True
+
     @property
     def closing(self) -> bool:
         """Whether no more keys may be fed."""
-        return self._closed or self._tap.closing
+        return self._closed or self._state.closing
 
     @property
     def open_units(self) -> int:
@@ -121,10 +133,10 @@ class Work:
         if self._thread is None or self._closed:
             return
         self._thread.turned()
-        if self._tap.closing:
+        if self._state.closing:
             self.stopping()
         else:
-            active = self._tap.active_tokens()
+            active = self._state.active_tokens()
             for unit in self._ledger.end_overdue(active, monotonic(), self.config.unit_timeout):
                 logger.warning("Gave up %s: no progress for HEXSHARD_UNIT_TIMEOUT.", unit.key)
         self._leave_what_hangs()
@@ -166,20 +178,20 @@ class Work:
 
     def _close_spider(self, reason: str) -> None:
         engine = self._crawler.engine
-        if engine is None or engine.spider is None or self._tap.closing:
+        if engine is None or engine.spider is None or self._state.closing:
             return
         deferred_from_coro(engine.close_spider_async(reason=reason)).addErrback(_log_failure)
 
     def _leave_what_hangs(self) -> None:
         """A hanging callback would keep Scrapy, and so this worker, from ever ending."""
-        if not self._tap.only_abandoned_left():
+        if not self._state.only_abandoned_left():
             return
-        if self._tap.closing:
-            self._tap.let_go()
-        elif self.idle or self._tap.full:
+        if self._state.closing:
+            self._state.let_go()
+        elif self.idle or self._state.full:
             self.reason = self.reason or (None if self.idle else "stuck")
             self._close_spider(self.reason or "finished")
-            self._tap.let_go()
+            self._state.let_go()
 
     # Units.
 
@@ -222,7 +234,9 @@ class Work:
             totals.dead += 1
             totals.faults += not verdict.permanent or verdict.outcome.startswith("payload")
             self._count("dead")
-            logger.warning("Gave up %s after attempt %d: %s", claim, claim.attempt, verdict.outcome)
+            # What the origin itself says is not there is no cause for alarm, and may be common.
+            level = logging.INFO if verdict.permanent else logging.WARNING
+            logger.log(level, "Gave up %s, attempt %d: %s", claim, claim.attempt, verdict.outcome)
         else:
             totals.failed += 1
             self._count("failed")
@@ -292,8 +306,9 @@ class Work:
     def requested(self, unit: Unit) -> None:
         if unit.requests == MANY_REQUESTS and self._once("many requests"):
             logger.warning(
-                "%s has made %d requests and is one unit of work: a failure repeats them all. "
-                'Where each page can stand alone, HEXSHARD_FOLLOW = "key" makes it a key.',
+                "%s has made %d requests and is one unit of work: a failure repeats them all, and "
+                "one worker makes them all. Where each page can stand alone, make it a key: yield "
+                "it from start(), or load it.",
                 unit.key,
                 MANY_REQUESTS,
             )

@@ -104,11 +104,10 @@ class WorkerExtension:
         delay = settings.getfloat("DOWNLOAD_DELAY")
         parallel = settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         logger.info(
-            "Each site gets at most %d requests at a time from this worker, %g s apart; from all "
-            "%d shards together %d at a time, %g s apart.",
+            "Limit per site: this worker %d at a time, %g s apart; all of the crawl, %d at a time, "
+            "%g s apart.",
             parallel,
             delay,
-            shard.count,
             parallel * shard.count,
             delay / shard.count,
         )

@@ -64,6 +64,8 @@ class Crawl:
         """Start the launcher with *options*, on a terminal of its own if asked for."""
         launcher = [sys.executable, "-m", "scrapy_hexshard", "run", f"--shards={self.shards}"]
         worker = [sys.executable, "-m", *command, "-s", f"HEXSHARD_STORE={self.store}"]
+        if self.process is not None:
+            self.process.wait()
         if on_a_terminal:
             self.terminal, output = pty.openpty()
         else:
