@@ -7,14 +7,21 @@ variables, so that a program it starts can neither hold the lifeline open nor sp
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import sys
+import termios
 import threading
 from collections.abc import Callable, MutableMapping
 
 LIFELINE_VARIABLE = "HEXSHARD_LIFELINE"
 STATUS_VARIABLE = "HEXSHARD_STATUS"
 MAX_LINE_BYTES = 4096  # POSIX PIPE_BUF on Linux: a write up to this size is never interleaved
+
+# A launcher that is stopped for long must still find the other events when it goes on.
+_EXPENDABLE = "progress"
+_PIPE_BYTES = 65_536
 
 
 def describe_descriptor(fd: int) -> str:
@@ -49,12 +56,18 @@ class LauncherPipes:
         ).start()
 
     def report(self, event: str, **facts: object) -> None:
-        """Send one status line; it never blocks, and what the launcher does not take is counted."""
+        """Send one status line; it never blocks, and what the launcher does not take is counted.
+
+        Progress is kept out of the second half of the pipe, which is for the other events.
+        """
         if self._status is None:
             return
         line = json.dumps({"event": event, **facts}).encode() + b"\n"
+        if len(line) > MAX_LINE_BYTES or (event == _EXPENDABLE and _is_half_full(self._status)):
+            self.dropped += 1
+            return
         try:
-            sent = os.write(self._status, line) if len(line) <= MAX_LINE_BYTES else 0
+            sent = os.write(self._status, line)
         except BlockingIOError:
             sent = 0
         except OSError:
@@ -62,6 +75,13 @@ class LauncherPipes:
             self._status = None
             return
         self.dropped += sent != len(line)
+
+
+def _is_half_full(pipe: int) -> bool:
+    # A user with very many pipes gets smaller ones.
+    size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) if sys.platform == "linux" else _PIPE_BYTES
+    waiting = fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))
+    return 2 * int.from_bytes(waiting, sys.byteorder) >= size
 
 
 def _take_descriptor(environ: MutableMapping[str, str], variable: str) -> int | None:
@@ -72,7 +92,7 @@ def _take_descriptor(environ: MutableMapping[str, str], variable: str) -> int | 
     try:
         if str(os.fstat(fd).st_ino) != inode:
             return None
-    except OSError:
+    except (OSError, OverflowError):
         return None
     os.set_inheritable(fd, False)
     return fd

@@ -50,7 +50,8 @@ class Work:
             check_payload(self.payload, self.key)
         if not isinstance(self.priority, int) or not -(2**31) <= self.priority < 2**31:
             raise PayloadError(
-                f"The priority of {shown(self.key)} is a whole number of 32 bits, not {self.priority!r}."
+                f"The priority of {shown(self.key)} is a whole number of 32 bits, not "
+                f"{self.priority!r}."
             )
 
 
@@ -297,7 +298,8 @@ def check_payload(payload: object, key: str) -> None:
     """Raise PayloadError, naming *key*, unless *payload* is JSON text of at most 1 MB."""
     if not isinstance(payload, str):
         raise PayloadError(
-            f"The payload of {shown(key)} is JSON text, not {type(payload).__name__}: use json.dumps."
+            f"The payload of {shown(key)} is JSON text, not {type(payload).__name__}: use "
+            "json.dumps."
         )
     try:
         size = len(payload.encode())
@@ -306,7 +308,8 @@ def check_payload(payload: object, key: str) -> None:
         raise PayloadError(f"The payload of {shown(key)} is not JSON: {error}.") from None
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadError(
-            f"The payload of {shown(key)} is {size} bytes; a store takes {MAX_PAYLOAD_BYTES} at most."
+            f"The payload of {shown(key)} is {size} bytes; a store takes {MAX_PAYLOAD_BYTES} at "
+            "most."
         )
 
 

@@ -95,3 +95,24 @@ def test_a_file_that_may_not_grow_loses_nothing_that_was_answered(path):
         assert store.counts()["done"] == 500
         assert sum(1 for _ in store.item_lines()) == int(done)
         assert store._db.rows("PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_call_interrupted_as_its_transaction_begins_leaves_none_open(store):
+    def interrupt_begin(frame, event, argument):
+        return interrupt_next_line if frame.f_code.co_name == "_transaction" else None
+
+    def interrupt_next_line(frame, event, argument):
+        if store._db._connection.in_transaction:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return interrupt_next_line
+
+    traced = sys.gettrace()
+    sys.settrace(interrupt_begin)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            store.enqueue(["undone"])
+    finally:
+        sys.settrace(traced)
+    assert store.enqueue(["key"]) == 1
+    assert store.counts()["pending"] == 1

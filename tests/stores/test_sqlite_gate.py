@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -125,6 +126,34 @@ def test_what_it_gave_up_waiting_for_is_not_kept(gate, lock, hold):
     assert is_free(lock)
 
 
+def test_a_wait_that_was_given_up_takes_no_lock_from_the_next_call(gate, lock, hold, monkeypatch):
+    taken, preempted = threading.Event(), threading.Event()
+
+    class Slowly:
+        """flock(), after which the waiting thread is not scheduled for a while."""
+
+        LOCK_EX, LOCK_NB, LOCK_UN = fcntl.LOCK_EX, fcntl.LOCK_NB, fcntl.LOCK_UN
+
+        @staticmethod
+        def flock(descriptor, operation):
+            fcntl.flock(descriptor, operation)
+            if operation == fcntl.LOCK_EX:
+                taken.set()
+                preempted.wait(0.3)
+
+    monkeypatch.setattr("scrapy_hexshard.store.sqlite.gate.fcntl", Slowly)
+    holder = hold()
+    gate.patience = 0.05
+    with pytest.raises(StoreUnavailableError):
+        gate.acquire()
+    holder.let_go()
+    assert taken.wait(60)
+    gate.patience = 60
+    gate.acquire()
+    preempted.wait(0.6)
+    assert not is_free(lock)
+
+
 def test_it_may_be_closed_while_it_still_waits(lock, hold):
     lock.touch()
     holder = hold()
@@ -149,6 +178,15 @@ def test_a_deleted_lock_file_does_not_make_two_gates(gate, lock):
     other.acquire()
     other.release()
     other.close()
+
+
+def test_a_deleted_folder_is_told_plainly_and_the_store_still_closes(tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with SQLiteWorkStore(folder / "crawl.sqlite3", ALONE) as store:
+        shutil.rmtree(folder)
+        with pytest.raises(StoreUnavailableError, match=r"Cannot open .*\.lock"):
+            store.enqueue(["key"])
 
 
 def test_a_store_exposes_the_time_it_waited(path, hold):

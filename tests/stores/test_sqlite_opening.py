@@ -179,6 +179,15 @@ class TestRefusals:
         with pytest.raises(StoreUnavailableError, match="regular file"):
             SQLiteWorkStore("/dev/null", ALONE)
 
+    def test_a_link_to_itself(self, path):
+        path.symlink_to(path)
+        with pytest.raises(StoreUnavailableError, match="symbolic links"):
+            SQLiteWorkStore(path, ALONE)
+
+    def test_a_folder_with_an_impossible_name(self, tmp_path):
+        with pytest.raises(StoreUnavailableError, match="name too long"):
+            SQLiteWorkStore(tmp_path / ("x" * 300) / "crawl.sqlite3", ALONE)
+
     def test_a_path_through_a_file(self, tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(StoreUnavailableError, match="folder"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -150,8 +151,8 @@ class TestStatus:
     def test_a_full_pipe_never_blocks_and_what_it_did_not_take_is_counted(self, pipe: Pipe) -> None:
         pipes = status_pipes(pipe)
         filled = fill(pipe.write)
-        for _ in range(3):
-            pipes.report("progress", done=1)
+        for event in ("progress", "opened", "closed"):
+            pipes.report(event, done=1)
         assert pipes.dropped == 3
 
         assert len(os.read(pipe.read, filled)) == filled
@@ -159,12 +160,28 @@ class TestStatus:
         assert json.loads(pipe.received()) == {"event": "progress", "done": 2}
         assert pipes.dropped == 3
 
+    @pytest.mark.parametrize("size", [65_536, 16_384])
+    def test_a_pipe_that_progress_has_filled_still_takes_the_other_events(
+        self, pipe: Pipe, size: int
+    ) -> None:
+        if sys.platform == "linux":
+            fcntl.fcntl(pipe.write, fcntl.F_SETPIPE_SZ, size)
+        pipes = status_pipes(pipe)
+        for done in range(5000):
+            pipes.report("progress", done=done)
+        dropped = pipes.dropped
+        pipes.report("closed", reason="finished", done=5000)
+        pipes.report("opened", text="x" * 3000)
+        assert pipes.dropped == dropped > 0
+        events = [json.loads(line)["event"] for line in pipe.received().splitlines()]
+        assert events == ["progress"] * (5000 - dropped) + ["closed", "opened"]
+
     def test_a_line_is_sent_whole_or_not_at_all(self, pipe: Pipe) -> None:
         pipes = status_pipes(pipe)
         filled = fill(pipe.write)
         os.read(pipe.read, 4096)  # room for one page, which the next lines together exceed
         for _ in range(3):
-            pipes.report("progress", text="y" * 2000)
+            pipes.report("opened", text="y" * 2000)
         received = pipe.received()[filled - 4096 :]
         assert pipes.dropped == 3 - received.count(b"\n")
         assert all(json.loads(line) for line in received.splitlines())

@@ -39,7 +39,7 @@ class Database:
         self._pid = os.getpid()
         self._grouped = False
         self._synchronous = self._pressed = location.synchronous
-        self._gate = _open_gate(location, patience)
+        self._gate = Gate(self.path.with_name(self.path.name + ".lock"), patience)
         try:
             with self._through_gate(), told_plainly(self.path):
                 self._connection = connect(location, patience)
@@ -110,10 +110,10 @@ class Database:
     def _transaction(self, durable: bool) -> Iterator[None]:
         with self._through_gate():
             self._check_file()
-            with told_plainly(self.path):
-                self._press(self._synchronous if durable else "NORMAL")
-                self._connection.execute("BEGIN IMMEDIATE")
             try:
+                with told_plainly(self.path):
+                    self._press(self._synchronous if durable else "NORMAL")
+                    self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 with told_plainly(self.path):
                     self._connection.execute("COMMIT")
@@ -168,16 +168,6 @@ class Database:
             raise opened_before_fork(self.path, self._pid)
 
 
-def _open_gate(location: Location, patience: float) -> Gate:
-    path = location.path
-    try:
-        return Gate(path.with_name(path.name + ".lock"), patience)
-    except OSError as error:
-        raise StoreUnavailableError(
-            f"Cannot open {error.filename}: {error.strerror}. Give this user write access."
-        ) from None
-
-
 def _close(lock: threading.RLock, connection: sqlite3.Connection, gate: Gate, pid: int) -> None:
     if pid != os.getpid():
         return
@@ -193,7 +183,8 @@ def _close(lock: threading.RLock, connection: sqlite3.Connection, gate: Gate, pi
 
 def _close_through(gate: Gate, connection: sqlite3.Connection) -> None:
     # The last to close moves the log into the database. Whoever holds the gate for longer than the
-    # patience has the database open itself, so that this is not the last.
+    # patience has the database open itself, so that this is not the last; and where the folder has
+    # been deleted there is nothing to move.
     try:
         gate.acquire()
     except StoreUnavailableError:

@@ -29,7 +29,9 @@ class Gate:
     def acquire(self) -> None:
         """Take the lock; raises StoreUnavailableError when it takes longer than the patience."""
         while True:
-            if not _taken_at_once(self._descriptor):
+            # The lock belongs to the descriptor, not to a thread: one that still waits for a call
+            # that gave up would release it again under this one.
+            if self._is_awaited() or not _taken_at_once(self._descriptor):
                 self._wait()
             if self._is_current():
                 return
@@ -63,6 +65,9 @@ class Gate:
                 f"{_holder(self.path)}. Look whether it hangs, stop it, and start again."
             )
 
+    def _is_awaited(self) -> bool:
+        return self._waiter is not None and self._waiter.asked
+
     def _is_current(self) -> bool:
         try:
             named = self.path.stat()
@@ -88,6 +93,12 @@ class _Waiter:
         self._taken = False
         self._stopped = False
         threading.Thread(target=self._run, name="hexshard-gate", daemon=True).start()
+
+    @property
+    def asked(self) -> bool:
+        """Whether it waits for the lock, be it for a caller that gave up."""
+        with self._changed:
+            return self._asked
 
     def wait(self, patience: float) -> bool:
         """Whether the lock was taken within *patience* seconds."""
@@ -130,7 +141,13 @@ class _Waiter:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise StoreUnavailableError(
+            f"Cannot open {path}: {error.strerror}. See that its folder exists and this user may "
+            "write there."
+        ) from None
 
 
 def _taken_at_once(descriptor: int) -> bool:

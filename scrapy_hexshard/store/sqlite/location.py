@@ -49,10 +49,10 @@ class Location:
 
     def check(self, *, readonly: bool) -> None:
         """Raise StoreUnavailableError if no store can be used here, without touching anything."""
+        self._check_file()
         folder = self.path.parent
         if not folder.is_dir():
             raise StoreUnavailableError(f"The folder {folder} of the store does not exist.")
-        self._check_file()
         if kind := network_filesystem(folder):
             raise StoreUnavailableError(
                 f"{self.path} is on a network file system ({kind}), where SQLite can lose data. "
@@ -64,7 +64,7 @@ class Location:
     def _check_file(self) -> None:
         try:
             mode = self.path.stat().st_mode
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):  # it may be made, or its folder is at fault
             return
         except OSError as error:
             raise StoreUnavailableError(f"Cannot open {self.path}: {error.strerror}.") from None
@@ -86,8 +86,9 @@ class Location:
 def _file(path: str, given: str) -> Path:
     if not path or path == ":memory:" or "://" in path or "\x00" in path:
         raise StoreError(f"A store is a file that workers share: a path, not {given!r}.")
-    # SQLite puts its files beside the real file, so the gate must be there too.
-    return Path(path).resolve()
+    # SQLite puts its files beside the real file, so the gate must be there too. Unlike
+    # Path.resolve(), this bears a link that leads to itself.
+    return Path(os.path.realpath(path))
 
 
 def _read_synchronous(query: str) -> str:
