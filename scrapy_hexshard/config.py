@@ -20,6 +20,7 @@ Follow = Literal["unit", "drop"]
 Empty = Literal["done", "fail"]
 
 DEFAULT_LEASE_SECONDS = 120.0
+MAX_SECONDS = 1e8  # three years: more is a mistake
 WHOLE_CRAWL = ShardSpec(0, 1)
 
 
@@ -191,7 +192,7 @@ class _Reader:
             number = int(str(value))
         except ValueError:
             number = least - 1
-        if isinstance(value, bool) or number < least:
+        if number < least:
             raise SettingError(f"{name} is a whole number from {least}, not {value!r}.")
         return number
 
@@ -203,8 +204,10 @@ class _Reader:
             number = float(value)
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if isinstance(value, bool) or not (least <= number < math.inf):
-            raise SettingError(f"{name} is a number of seconds, at least {least:g}, not {value!r}.")
+        if isinstance(value, bool) or not (least <= number <= MAX_SECONDS):
+            raise SettingError(
+                f"{name} is a number of seconds from {least:g} to {MAX_SECONDS:g}, not {value!r}."
+            )
         return number
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from scrapy_hexshard import __version__
+from scrapy_hexshard.cli.streams import drop_output, open_missing_streams
 from scrapy_hexshard.errors import HexShardError, LaunchError
 
-COMMANDS = ("run", "load", "status", "export", "owner")
+COMMANDS = ("run", "plan", "load", "status", "export", "owner")
 EXIT_USAGE = 2
 _EXIT_INTERRUPTED = 130
 _EXIT_BROKEN_PIPE = 141  # as a shell shows a program that SIGPIPE ended
@@ -22,20 +23,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Usage errors raise SystemExit(2), as argparse does.
     """
+    open_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = split_command(words)
-    arguments = _parser(words).parse_args(words)
-    arguments.worker_command = command
     try:
+        arguments = _parse(words)
+        arguments.worker_command = command
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except HexShardError as error:
         sys.stderr.write(f"hexdigest-shard: {error}\n")
         return error.exit_code if isinstance(error, LaunchError) else EXIT_USAGE
     except BrokenPipeError:
-        # Python flushes once more as it ends, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop_output()
         return _EXIT_BROKEN_PIPE
+    except OSError as error:  # such as standard output on a full disk
+        drop_output()
+        sys.stderr.write(f"hexdigest-shard: Cannot go on: {error}.\n")
+        return EXIT_USAGE
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
     return code
@@ -52,14 +57,52 @@ def split_command(words: list[str]) -> tuple[list[str], tuple[str, ...] | None]:
     return words[:at], tuple(words[at + 1 :])
 
 
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser, commands = _parsers(words)
+    named = words[0] if words else ""
+    # So that files may stand on both sides of an option. With -- argparse would take this wrong.
+    if named in commands and "--" not in words:
+        return commands[named].parse_intermixed_args(words[1:])
+    return parser.parse_args(words)
+
+
 def _parser(words: list[str]) -> argparse.ArgumentParser:
+    return _parsers(words)[0]
+
+
+def _parsers(
+    words: list[str],
+) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser of all *words*, and by its name that of the command in them."""
     parser = argparse.ArgumentParser(
         prog="hexdigest-shard",
         description="Crawl a large list of keys with Scrapy on a fixed number of shards.",
     )
     parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=("bash", "zsh"),
+        help="print the completion script of a shell (needs shtab)",
+    )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     named = words[0] if words else ""
     for name in (named,) if named in COMMANDS else COMMANDS:
         importlib.import_module(f"{__name__}.{name}").add_parser(subparsers)
-    return parser
+    return parser, subparsers.choices
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints the script and ends, as --version does, so that no command has to be named."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,  # noqa: ARG002 - argparse passes it
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> NoReturn:
+        from scrapy_hexshard.cli.completion import completion_script  # noqa: PLC0415
+
+        sys.stdout.write(completion_script(_parser([]), values) + "\n")
+        parser.exit()

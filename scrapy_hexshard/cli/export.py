@@ -55,7 +55,7 @@ def run(arguments: Namespace) -> int:
 
 def _write(lines: Iterable[str], name: str) -> int:
     if name == STDOUT:
-        if sys.stdout is None:
+        if sys.__stdout__ is None:
             raise HexShardError("Cannot write to stdout: it is closed.")
         return _write_lines(lines, sys.stdout.buffer)
     target = Path(name)

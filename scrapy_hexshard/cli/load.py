@@ -3,55 +3,54 @@
 from __future__ import annotations
 
 import sys
-import time
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
-from scrapy_hexshard.cli.key_lines import STDIN, check_readable, lacks_scheme, read_key_lines
+from scrapy_hexshard.cli.inputs import BrokenInputError
+from scrapy_hexshard.cli.key_lines import lacks_scheme
+from scrapy_hexshard.cli.listing import Listing, add_listing_arguments
+from scrapy_hexshard.cli.progress import progress_bar
+from scrapy_hexshard.cli.rejects import Rejects, counted
+from scrapy_hexshard.cli.shares import spread
+from scrapy_hexshard.errors import SettingError
 from scrapy_hexshard.sharding import check_count
 from scrapy_hexshard.store import open_store
-from scrapy_hexshard.store.contract import WorkStore
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
+from scrapy_hexshard.store.contract import Work, WorkStore
 
 INTERRUPTED = 130
+REJECTED = 1
 _BATCH = 5_000
-_FAULTS_SHOWN = 10
+_BATCH_PAYLOAD_CHARACTERS = 8_000_000
 
 
 @dataclass
 class Tally:
     """What a load did until now."""
 
+    rejects: Rejects
     added: int = 0
     known: int = 0
-    invalid: int = 0
-    faults: list[str] = field(default_factory=list)
     schemeless: int = 0
     first_schemeless: str = ""
-    started: float = field(default_factory=time.monotonic)
 
     def stored(self, keys: int, added: int) -> None:
         self.added += added
         self.known += keys - added
 
-    def refused(self, place: str, fault: str) -> None:
-        self.invalid += 1
-        if len(self.faults) < _FAULTS_SHOWN:
-            self.faults.append(f"{place}: {fault}")
-
     def lacking_scheme(self, place: str) -> None:
         self.schemeless += 1
         self.first_schemeless = self.first_schemeless or place
 
+    @property
+    def records(self) -> int:
+        return self.added + self.known + self.rejects.count
+
     def __str__(self) -> str:
-        return f"{self.added:,} added, {self.known:,} known, {self.invalid:,} invalid"
+        return f"{self.added:,} added, {self.known:,} known, {self.rejects.count:,} invalid"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -59,97 +58,115 @@ def add_parser(subparsers: Any) -> None:
     parser: ArgumentParser = subparsers.add_parser(
         "load",
         help="store the keys of lists of URLs or ids",
-        description="Add the keys of text files, one URL or id a line, to a store.\n"
-        "Blank lines and lines that start with # are skipped, and so are keys that are\n"
-        "known: loading a list again is harmless.",
-        epilog="example:\n  hexdigest-shard load crawl.sqlite3 urls.txt --shards 4",
+        description="Add the keys of lists to a store: one URL or id a line, a column of CSV, or\n"
+        "a field of JSON lines. Known keys are not added again: after Ctrl-C, or a mistake\n"
+        "in the list, load it again.",
+        epilog="examples:\n"
+        "  hexdigest-shard load crawl.sqlite3 urls.txt --shards 4\n"
+        "  hexdigest-shard load crawl.sqlite3 products.csv.gz --id-field sku --shards 4",
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("store", metavar="STORE", help="path of the store, made if it is new")
-    parser.add_argument("files", nargs="+", metavar="FILE", help="text file, or - for stdin")
     parser.add_argument(
         "--shards", type=int, metavar="N", help="number of shards; a new store needs it"
+    )
+    add_listing_arguments(parser)
+    parser.add_argument(
+        "--reject-file",
+        type=Path,
+        metavar="FILE",
+        help="write each rejected record's file, line and reason there, as JSON lines",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 if anything was rejected"
     )
     parser.set_defaults(run=run)
 
 
 def run(arguments: Namespace) -> int:
-    """Store the keys and say what was added. Raises SettingError, ShardError or StoreError."""
+    """Store the keys and say what was added; returns the exit code.
+
+    Raises SettingError, ShardError or StoreError.
+    """
     shards = None if arguments.shards is None else check_count(arguments.shards)
-    for name in arguments.files:
-        check_readable(name)
-    tally = Tally()
-    with open_store(arguments.store, shards) as store:
-        try:
-            with _progress(tally, arguments.files):
-                for name in arguments.files:
-                    _load(store, name, tally)
-        except KeyboardInterrupt:
-            sys.stderr.write("Stopped. What was added stays: load again to go on.\n")
-            return INTERRUPTED
-        finally:
-            _report(tally)
+    listing = Listing(arguments)
+    with Rejects(arguments.reject_file, listing.names) as rejects:
+        tally = Tally(rejects)
+        batches = _batches(listing, tally)
+        # What is wrong with the beginning of a pipe is to show before a store is made.
+        first = [] if listing.is_checked else next(batches, [])
+        with open_store(arguments.store, shards) as store:
+            code = _load(store, chain([first], batches), listing, tally)
+    if arguments.strict and rejects.count and not code:
+        sys.stderr.write("Exit code 1, as --strict was given. What was added stays.\n")
+        return REJECTED
+    return code
+
+
+def _load(
+    store: WorkStore, batches: Iterable[list[str | Work]], listing: Listing, tally: Tally
+) -> int:
+    before = _keys_by_shard(store)
+    try:
+        with progress_bar(listing, lambda: f"Loading: {tally}", lambda: tally.records) as advance:
+            for batch in batches:
+                tally.stored(len(batch), store.enqueue(batch))
+                advance()
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. What was added stays: load again to go on.\n")
+        return INTERRUPTED
+    finally:
+        sys.stdout.write(f"{tally}.\n")
+        sys.stderr.writelines(f"{line}\n" for line in _warnings(tally, listing.noun))
+        _report_shards(tally.added, before, _keys_by_shard(store))
     return 0
 
 
-def _load(store: WorkStore, name: str, tally: Tally) -> None:
-    keys = _valid_keys(name, tally)
-    while batch := list(islice(keys, _BATCH)):
-        tally.stored(len(batch), store.enqueue(batch))
+def _batches(listing: Listing, tally: Tally) -> Iterator[list[str | Work]]:
+    """The work of the records; of an input that ends in an error, what could be read as well."""
+    batch: list[str | Work] = []
+    room, characters = _BATCH, 0
+    error: SettingError | None = None
+    try:
+        for record in listing:
+            work, room = record.work, room - 1
+            if work is None:
+                tally.rejects.add(listing.name, record.number, record.fault)
+            else:
+                if lacks_scheme(work if isinstance(work, str) else work.key):
+                    tally.lacking_scheme(f"{listing.name}:{record.number}")
+                batch.append(work)
+                characters += 0 if isinstance(work, str) else len(work.payload or "")
+            if not room or characters >= _BATCH_PAYLOAD_CHARACTERS:
+                yield batch
+                batch, room, characters = [], _BATCH, 0
+    except SettingError as cause:
+        error = cause
+        if isinstance(cause, BrokenInputError):
+            error = SettingError(f"{cause} What was read before stays.")
+    if batch:
+        yield batch
+    if error is not None:
+        raise error
 
 
-def _valid_keys(name: str, tally: Tally) -> Iterator[str]:
-    for line in read_key_lines(name):
-        if line.fault:
-            tally.refused(f"{name}:{line.number}", line.fault)
-            continue
-        if lacks_scheme(line.key):
-            tally.lacking_scheme(f"{name}:{line.number}")
-        yield line.key
+def _keys_by_shard(store: WorkStore) -> list[int]:
+    return [sum(shard.counts.values()) for shard in store.shard_counts()]
 
 
-@contextmanager
-def _progress(tally: Tally, names: list[str]) -> Iterator[None]:
-    typing_keys = STDIN in names and sys.stdin.isatty()
-    if not sys.stderr.isatty() or typing_keys:
-        yield
+def _report_shards(added: int, before: list[int], after: list[int]) -> None:
+    if not added or len(after) == 1:
         return
-    from rich.console import Console  # noqa: PLC0415
-    from rich.live import Live  # noqa: PLC0415
-
-    with Live(
-        get_renderable=lambda: _progress_line(tally),
-        console=Console(stderr=True),
-        refresh_per_second=4,
-        transient=True,
-    ):
-        yield
+    by_shard = [new - old for old, new in zip(before, after, strict=True)]
+    sys.stdout.write(f"Added by shard: {spread(by_shard)}.\n")
+    if sum(by_shard) != added:
+        sys.stderr.write("Others stored keys at the same time; the numbers by shard count those.\n")
 
 
-def _progress_line(tally: Tally) -> Text:
-    from rich.text import Text  # noqa: PLC0415
-
-    rate = (tally.added + tally.known) / max(time.monotonic() - tally.started, 0.001)
-    return Text(f"Loading: {tally} ({rate:,.0f} keys/s)", no_wrap=True, overflow="ellipsis")
-
-
-def _report(tally: Tally) -> None:
-    sys.stdout.write(f"{tally}.\n")
-    sys.stderr.writelines(f"{line}\n" for line in _warnings(tally))
-
-
-def _warnings(tally: Tally) -> Iterator[str]:
-    yield from tally.faults
-    if tally.invalid > len(tally.faults):
-        yield f"... and {tally.invalid - len(tally.faults):,} more."
-    if tally.invalid:
-        yield f"Warning: {_lines(tally.invalid, 'was', 'were')} not valid and left out."
+def _warnings(tally: Tally, noun: str) -> Iterator[str]:
+    yield from tally.rejects.sentences(noun)
     if tally.schemeless:
         yield (
-            f"Warning: {_lines(tally.schemeless, 'looks', 'look')} like a URL without https:// and "
-            f"became an id, first {tally.first_schemeless}."
+            f"Warning: {counted(tally.schemeless, noun, 'looks', 'look')} like a URL without "
+            f"https:// and became an id, first {tally.first_schemeless}."
         )
-
-
-def _lines(count: int, one: str, many: str) -> str:
-    return f"1 line {one}" if count == 1 else f"{count:,} lines {many}"

@@ -56,6 +56,12 @@ def add_parser(subparsers: Any) -> None:
         metavar="N",
         help="restart a failed worker, up to N times in a row without progress (%(default)d)",
     )
+    add(
+        "--no-progress",
+        dest="show_progress",
+        action="store_false",
+        help="neither a live view on a terminal nor a line a minute elsewhere",
+    )
     parser.set_defaults(run=run)
 
 
@@ -71,12 +77,16 @@ def run(arguments: argparse.Namespace) -> int:
         require_proxy=arguments.require_proxy,
     )
     if arguments.dry_run:
-        sys.stdout.writelines(f"{spec.describe()}\n" for spec in plan.specs)
+        sys.stdout.write(plan.describe())
+        sys.stderr.writelines(f"hexdigest-shard: {notice}\n" for notice in plan.notices)
         return 0
     return launch(
         plan,
         LaunchOptions(
-            log_dir=arguments.log_dir, grace=arguments.grace, max_restarts=arguments.max_restarts
+            log_dir=arguments.log_dir,
+            grace=arguments.grace,
+            max_restarts=arguments.max_restarts,
+            show_progress=arguments.show_progress,
         ),
     )
 

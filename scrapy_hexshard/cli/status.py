@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Mapping
 from io import StringIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy_hexshard.cli.watch import repeat, watch
 from scrapy_hexshard.store import open_store
 from scrapy_hexshard.store.contract import ShardCounts, State
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 SCHEMA = 1
+WATCH_SECONDS = 2.0
 _OUTCOMES_SHOWN = 20
 _ROOMY_WIDTH = 80
 _UNBOUNDED_WIDTH = 1_000
@@ -27,6 +30,12 @@ class Snapshot(NamedTuple):
 
     shards: list[ShardCounts]
     outcomes: dict[str, int]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether any key is neither done nor dead."""
+        total = self.total
+        return sum(total.values()) > total[State.DONE] + total[State.DEAD]
 
     @property
     def total(self) -> dict[State, int]:
@@ -40,22 +49,66 @@ def add_parser(subparsers: Any) -> None:
         help="show how far a crawl is",
         description="Show the keys of each shard by state, and how those that ended did.\n"
         "The store is only read; workers go on undisturbed.",
+        usage="hexdigest-shard status STORE [--json] [--watch [SECONDS]]",
         epilog="example:\n  hexdigest-shard status crawl.sqlite3",
         formatter_class=RawDescriptionHelpFormatter,
     )
-    parser.add_argument("store", metavar="STORE", help="path of the store")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.set_defaults(run=run)
+    add = parser.add_argument
+    add("store", metavar="STORE", nargs="?", help="path of the store")
+    add("--json", action="store_true", help="print one JSON document")
+    add(
+        "--watch",
+        nargs="?",
+        const=f"{WATCH_SECONDS:g}",
+        metavar="SECONDS",
+        help="show it again every SECONDS (%(const)s) until no key is open; Ctrl-C ends it",
+    )
+    parser.set_defaults(run=run, usage_error=parser.error)
 
 
 def run(arguments: Namespace) -> int:
     """Print the tables or the document. Raises StoreError if the store cannot be read."""
-    snapshot = _read(arguments.store)
+    url, seconds = _what(arguments)
     if arguments.json:
-        sys.stdout.write(json.dumps(document(snapshot)) + "\n")
-    else:
-        _draw(snapshot, arguments.store)
+        repeat(lambda: _print_document(url) and seconds is not None, seconds or 0.0)
+        return 0
+    if seconds is not None:
+        watch(lambda: _read_counts(url), seconds)
+    _draw(_read(url), url)
     return 0
+
+
+def _what(arguments: Namespace) -> tuple[str, float | None]:
+    """The store, and how often to show it. In ``--watch STORE`` argparse takes it for SECONDS."""
+    words = [word for word in (arguments.watch, arguments.store) if word is not None]
+    seconds = None
+    if arguments.watch is not None:
+        seconds = _seconds(words[0])
+        if seconds is not None:
+            del words[0]
+        elif arguments.store is None:
+            seconds = WATCH_SECONDS
+    if not words:
+        arguments.usage_error("the following arguments are required: STORE")
+    if len(words) > 1:
+        arguments.usage_error(f"argument --watch: {words[0]!r} is not a number of seconds above 0")
+    return words[0], seconds
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if 0 < seconds < math.inf else None
+
+
+def _print_document(url: str) -> bool:
+    """Print the store's document; whether keys are open."""
+    snapshot = _read(url)
+    sys.stdout.write(json.dumps(document(snapshot)) + "\n")
+    sys.stdout.flush()
+    return snapshot.is_open
 
 
 def document(snapshot: Snapshot) -> dict[str, Any]:
@@ -72,6 +125,11 @@ def _read(url: str) -> Snapshot:
     with open_store(url, readonly=True) as store:
         outcomes = store.outcomes()
         return Snapshot(store.shard_counts(), dict(sorted(outcomes.items(), key=_most_first)))
+
+
+def _read_counts(url: str) -> list[ShardCounts]:
+    with open_store(url, readonly=True) as store:
+        return store.shard_counts()
 
 
 def _most_first(outcome: tuple[str, int]) -> tuple[int, str]:

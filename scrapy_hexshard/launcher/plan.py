@@ -31,14 +31,17 @@ class ProcessSpec:
     secrets: frozenset[str] = field(repr=False)
     has_proxy: bool = False
 
-    def describe(self) -> str:
-        """The command as a shell would take it, with ``PROXY_URL`` only as set or none."""
+    def describe(self, secrets: frozenset[str] = frozenset()) -> str:
+        """The command as a shell would take it, with ``PROXY_URL`` only as set or none.
+
+        *secrets*, such as those of other shards, are hidden in it like its own.
+        """
         variables = [
             f"{SHARD_VARIABLE}={self.environ[SHARD_VARIABLE]}",
             f"{SHARDS_VARIABLE}={self.environ[SHARDS_VARIABLE]}",
             f"{PROXY_VARIABLE}=<{'set' if self.has_proxy else 'none'}>",
         ]
-        command = Redactor(self.secrets).hide_text(shlex.join(self.argv))
+        command = Redactor(self.secrets | secrets).hide_text(shlex.join(self.argv))
         return f"[{self.shard}] {' '.join(variables)} {command}"
 
 
@@ -48,6 +51,11 @@ class Plan:
 
     specs: tuple[ProcessSpec, ...]
     notices: tuple[str, ...]
+
+    def describe(self) -> str:
+        """What would be started, a line a shard, without a secret of any of them."""
+        secrets = frozenset().union(*(spec.secrets for spec in self.specs))
+        return "".join(f"{spec.describe(secrets)}\n" for spec in self.specs)
 
 
 def make_plan(

@@ -303,7 +303,7 @@ def check_payload(payload: object, key: str) -> None:
         )
     try:
         size = len(payload.encode())
-        json.loads(payload, parse_constant=_refuse_constant)
+        _DECODER.decode(payload)
     except (ValueError, RecursionError) as error:
         raise PayloadError(f"The payload of {shown(key)} is not JSON: {error}.") from None
     if size > MAX_PAYLOAD_BYTES:
@@ -315,3 +315,7 @@ def check_payload(payload: object, key: str) -> None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+# Made once: json.loads() would make one for each payload, and lists have millions.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -203,6 +203,17 @@ def test_an_export_that_is_stopped_leaves_the_older_file_alone(
         assert list(target.parent.iterdir()) == [target]
 
 
+def test_closed_stdout_is_a_sentence(store: Path) -> None:
+    crawl(store, numbered(3))
+
+    result = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, store, "-"], capture_output=True, text=True
+    )
+
+    assert result.returncode == 2
+    assert result.stderr == "hexdigest-shard: Cannot write to stdout: it is closed.\n"
+
+
 def test_a_full_disk_is_a_sentence(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     crawl(store, numbered(10))
 

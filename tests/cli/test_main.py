@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -85,3 +86,49 @@ def test_no_command_needs_scrapy_to_start(command):
 )
 def test_only_run_has_a_command_of_its_own(words, expected):
     assert split_command(words) == expected
+
+
+def with_closed(redirection, *words):
+    script = f'exec "$@" {redirection}'
+    return subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, "-m", "scrapy_hexshard", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("owner", "key", "--shards", "4"), 0),
+        (("owner", "key", "--shards", "0"), 2),
+        (("run", "--shards", "1", "--", "true"), 0),
+        (("run", "--shards", "1", "--", "false"), 1),
+        (("no-such-command",), 2),
+    ],
+)
+def test_closed_output_changes_no_exit_code(redirection, words, code):
+    result = with_closed(redirection, *words)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+
+
+def test_output_on_a_full_disk_is_a_sentence():
+    result = with_closed(">/dev/full", "owner", "key", "--shards", "4")
+    assert result.returncode == 2
+    assert result.stderr.startswith("hexdigest-shard: Cannot go on: ")
+    assert "No space left on device" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_character_the_terminal_does_not_know_is_escaped():
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    result = hexdigest_shard("owner", "caf\u00e9", "--shards", "1", env=environ)
+    assert (result.returncode, result.stdout) == (0, "0\tcaf\\xe9\n")
+
+
+def test_keys_may_stand_on_both_sides_of_an_option(capsys):
+    assert main(["owner", "a", "--shards", "1", "b"]) == 0
+    assert capsys.readouterr().out == "0\ta\n0\tb\n"

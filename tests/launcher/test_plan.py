@@ -109,6 +109,13 @@ def test_no_proxy_is_in_the_repr_or_description_of_a_plan():
     assert "hushhush" not in plan.specs[0].describe()
 
 
+def test_a_dry_run_hides_the_secrets_of_every_shard_in_every_line() -> None:
+    environ = {"PROXY_URL_1": "http://joe:hushhush@h:1"}
+    plan = make_plan(("curl", "-x", "http://joe:hushhush@h:1"), 2, environ)
+    assert "hushhush" not in plan.describe()
+    assert plan.describe().count("curl") == 2
+
+
 @pytest.mark.parametrize(
     ("shards", "named"),
     [
