@@ -21,7 +21,9 @@ _DEFAULT_PORTS = {"ftp": 21, "http": 80, "https": 443, "ws": 80, "wss": 443}
 _C0_OR_SPACE = "".join(map(chr, range(0x21)))  # what a URL loses at its ends, by the URL Standard
 # URLs that every step of the long way leaves alone; they are most of any real list.
 _PLAIN_URL = re.compile(
-    r"https?://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})*/[A-Za-z0-9/._~!$&()*+,;=:@%-]*"
+    r"https?://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})*"
+    r"(?::(?!80/|443/)[1-9][0-9]{0,3}|:[1-5][0-9]{4})?"  # ports that are no default one
+    r"/[A-Za-z0-9/._~!$&()*+,;=:@%-]*"
     r"(?:\?[A-Za-z0-9/._~!$&()*+,;=:@%?-]+)?"
 )
 # https://url.spec.whatwg.org/#forbidden-host-code-point, but for those of an IPv6 address.

@@ -24,7 +24,9 @@ from scrapy_hexshard.store.contract import Claim, OpenWork, Settled, Settlement,
 
 logger = logging.getLogger(__name__)
 
-LINGER_SECONDS = 0.025  # how long a settlement may wait for others to share its commit
+# How long a settlement may wait for others to share its commit. Nothing waits for it: its unit has
+# made room for another already. A kill repeats at most that much more.
+LINGER_SECONDS = 0.1
 MAX_GROUP = 500
 
 
@@ -66,6 +68,7 @@ class StoreThread(threading.Thread):
         self._patience = patience
         self._on_lost = on_lost
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
+        self._urgent = threading.Event()  # something other than a settlement is waiting
         self._held: dict[int, Claim] = {}
         self._error: HexShardError | None = None
         self._closed = False
@@ -116,6 +119,8 @@ class StoreThread(threading.Thread):
 
     def _submit(self, call: _Call) -> Deferred[Any]:
         self._calls.put(call)
+        if call.rank is not Rank.SETTLE:
+            self._urgent.set()
         return call.answer
 
     # In the thread.
@@ -153,16 +158,15 @@ class StoreThread(threading.Thread):
             group = [self._calls.get(timeout=max(0.0, self._renew_at - time.monotonic()))]
         except queue.Empty:
             return []
-        linger_until = time.monotonic() + LINGER_SECONDS
-        while len(group) < MAX_GROUP:
-            patient = group[-1].rank is Rank.SETTLE
-            wait = linger_until - time.monotonic() if patient else 0.0
-            try:
-                group.append(
-                    self._calls.get(timeout=wait) if wait > 0 else self._calls.get_nowait()
-                )
-            except queue.Empty:
-                break
+        if group[0].rank is Rank.SETTLE:
+            # Asleep, so that the settlements that join do not wake this thread one by one: it would
+            # wait for a busy reactor each time.
+            self._urgent.wait(LINGER_SECONDS)
+        # Before the queue is emptied: what comes after is either in this group or urgent again.
+        self._urgent.clear()
+        with contextlib.suppress(queue.Empty):
+            while len(group) < MAX_GROUP:
+                group.append(self._calls.get_nowait())
         return sorted(group, key=lambda call: call.rank)
 
     def _run_group(self, store: WorkStore, group: list[_Call]) -> None:
