@@ -92,6 +92,9 @@ def crawl_and_check(run: Run, folder: Path, *, kill: bool) -> int:
     if launcher.returncode not in {0, 1}:
         print(f"Stopped. To go on: {shlex.join([sys.executable, __file__, f'--dir={folder}'])}")
         return launcher.returncode
+    if not store(folder).exists():
+        print(f"No worker came as far as its store; {folder}/logs says why.")
+        return 1
     wrong = check(run, folder)
     if launcher.returncode:
         wrong.append(f"The launcher ended with 1: a worker failed; {folder}/logs says why.")

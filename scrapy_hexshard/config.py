@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -84,7 +85,7 @@ class Config:
         read = _Reader(settings)
         concurrency = read.whole("CONCURRENT_REQUESTS", 16, 1)
         shard, source = find_shard(settings, arguments or {}, environ)
-        return cls(
+        config = cls(
             enabled=read.boolean("HEXSHARD_ENABLED", True),
             store=read.text("HEXSHARD_STORE"),
             shard=shard,
@@ -104,6 +105,8 @@ class Config:
             items=read.boolean("HEXSHARD_ITEMS", False),
             share_rate=read.boolean("HEXSHARD_SHARE_RATE", False),
         )
+        read.refuse_unknown("HEXSHARD_SHARD", "HEXSHARD_SHARDS")
+        return config
 
 
 def find_shard(
@@ -160,8 +163,19 @@ class _Reader:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
+        self._asked: set[str] = set()
+
+    def refuse_unknown(self, *known: str) -> None:
+        """Raise SettingError for a setting of ours that nothing has asked for, nor is *known*."""
+        self._asked.update(known)
+        for name in self._settings:
+            if name.startswith("HEXSHARD_") and name not in self._asked:
+                near = difflib.get_close_matches(name, self._asked, 1, 0.85)
+                hint = f"Did you mean {near[0]}?" if near else "The reference lists them all."
+                raise SettingError(f"There is no setting {name}. {hint}")
 
     def _get(self, name: str) -> Any:
+        self._asked.add(name)
         value = self._settings.get(name)
         return None if value == "" else value
 

@@ -62,7 +62,12 @@ def _parse(words: list[str]) -> argparse.Namespace:
     named = words[0] if words else ""
     # So that files may stand on both sides of an option. With -- argparse would take this wrong.
     if named in commands and "--" not in words:
-        return commands[named].parse_intermixed_args(words[1:])
+        arguments, unknown = commands[named].parse_known_intermixed_args(words[1:])
+        if unknown:
+            is_command = named == "run" and not unknown[0].startswith("-")
+            hint = ". Write the workers' command after --." if is_command else ""
+            commands[named].error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return arguments
     return parser.parse_args(words)
 
 

@@ -49,7 +49,10 @@ def run(arguments: Namespace) -> int:
     place = "stdout" if arguments.file == STDOUT else arguments.file
     sys.stderr.write(f"{count:,} {'item' if count == 1 else 'items'} written to {place}.\n")
     if not count:
-        sys.stderr.write("Workers store items only with HEXSHARD_ITEMS = True.\n")
+        sys.stderr.write(
+            "Workers store items only with HEXSHARD_ITEMS = True. Keys that were done without it "
+            "are not crawled again: crawl them into a new store.\n"
+        )
     return 0
 
 

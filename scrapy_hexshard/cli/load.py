@@ -168,5 +168,6 @@ def _warnings(tally: Tally, noun: str) -> Iterator[str]:
     if tally.schemeless:
         yield (
             f"Warning: {counted(tally.schemeless, noun, 'looks', 'look')} like a URL without "
-            f"https:// and became an id, first {tally.first_schemeless}."
+            f"https:// and became an id, first {tally.first_schemeless}. If it should be a URL, "
+            "mend the list and load it into a new store."
         )

@@ -39,17 +39,28 @@ class EngineState:
         return engine
 
     def active_tokens(self) -> set[int]:
-        """The tokens with something on the wire, in a callback or in a pipeline."""
-        waiting = {
+        """The tokens with something on the wire, in a callback or in a pipeline.
+
+        Also those with nothing anywhere, such as of a request that a scheduler lost: their units
+        wait for no turn, and would never end.
+        """
+        queued = {
             id(request)
             for slot in self._engine.downloader.slots.values()
             for request, _ in slot.queue
         }
-        return {
-            request.meta[TOKEN]
-            for request in self._in_progress()
-            if TOKEN in request.meta and id(request) not in waiting
-        }
+        active: set[int] = set()
+        waiting: set[int] = set()
+        for request in self._in_progress():
+            if TOKEN in request.meta:
+                (waiting if id(request) in queued else active).add(request.meta[TOKEN])
+        if not self._scheduler_waits():
+            active.update(self._ledger.tokens() - waiting)
+        return active
+
+    def _scheduler_waits(self) -> bool:
+        slot = self._engine._slot
+        return slot is None or slot.scheduler.has_pending_requests()
 
     def only_abandoned_left(self) -> bool:
         """Whether all that the engine still works on belongs to units that have ended."""

@@ -31,6 +31,7 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.core.scraper import Scraper
 from scrapy.crawler import Crawler
 from scrapy.exceptions import CloseSpider, IgnoreRequest
+from scrapy.http import Response
 from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.defer import Deferred, succeed
@@ -38,7 +39,7 @@ from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.exceptions import UnownedRequest
-from scrapy_hexshard.components.request_codec import OWN, TOKEN
+from scrapy_hexshard.components.request_codec import OWN, TOKEN, of_unit
 from scrapy_hexshard.errors import UnsupportedScrapyError
 from scrapy_hexshard.units import NOT_SCHEDULED, Ledger, Unit
 
@@ -197,6 +198,8 @@ class EngineTap:
         own = bool(request.meta.get(OWN))
         if isinstance(result, Request):
             return self._replaced(unit, own, result, request)
+        if id(result) in self._visits and isinstance(result, Response):
+            result = result.copy()  # a middleware answers several requests with the same one
         visit = _Visit(unit, own, result)
         self._visits[id(request)] = self._visits[id(result)] = visit
         unit.moved()
@@ -276,14 +279,14 @@ class EngineTap:
     def _tag(self, output: Iterable[Any], visit: _Visit) -> Iterator[Any]:
         with self._noting_cancellation(visit):
             for each in output:
-                if self._admit(each, visit):
-                    yield each
+                if (admitted := self._admit(each, visit)) is not None:
+                    yield admitted
 
     async def _tag_async(self, output: AsyncIterator[Any], visit: _Visit) -> AsyncIterator[Any]:
         with self._noting_cancellation(visit):
             async for each in output:
-                if self._admit(each, visit):
-                    yield each
+                if (admitted := self._admit(each, visit)) is not None:
+                    yield admitted
 
     @contextmanager
     def _noting_cancellation(self, visit: _Visit) -> Iterator[None]:
@@ -294,23 +297,24 @@ class EngineTap:
             self._fail(visit.unit, f"spider: {type(error).__name__}")
             raise
 
-    def _admit(self, output: Any, visit: _Visit) -> bool:
+    def _admit(self, output: Any, visit: _Visit) -> Any:
+        """The output as one of the visit's unit; None if it is late."""
         unit = visit.unit
         if output is None:
-            return False
+            return None
         is_request = isinstance(output, Request)
         if unit.ended:
             self._listener.late("requests" if is_request else "items")
-            return False
+            return None
         visit.yielded += 1
         unit.moved()
         if is_request:
-            # A spider may have copied the meta of another unit's response.
-            output.meta[TOKEN] = unit.token
+            # A spider may also have copied the meta of another unit's response.
+            output = of_unit(output, unit.token)
             output.meta.pop(OWN, None)
         else:
             unit.yielded += 1
-        return True
+        return output
 
     def _handle_spider_error(
         self, failure: Failure, request: Request, response: Any, *args: Any

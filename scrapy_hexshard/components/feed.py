@@ -18,11 +18,11 @@ from twisted.python.failure import Failure
 from scrapy_hexshard.components.event_loop import Alarm
 from scrapy_hexshard.components.request_codec import (
     OWN,
-    TOKEN,
     PayloadIsNoRequestError,
     decode_request,
     holds_request,
     is_live,
+    of_unit,
 )
 from scrapy_hexshard.components.start_intake import StartIntake
 from scrapy_hexshard.components.work import Work
@@ -51,6 +51,7 @@ class Feed:
         self._ready: deque[Claim] = deque()
         self._waiting: dict[str, Claim] = {}  # for the request that start() may still yield
         self._claiming = False
+        self._left = False  # by the engine, which takes nothing more
         self._open: OpenWork | None = None  # what was left at the last empty claim
         self._ask_at = 0.0
         self._capacity = work.config.max_units
@@ -67,11 +68,11 @@ class Feed:
             # First the store: one that is refused must not cost the origin a request of start().
             if not await self._work.is_store_open():
                 return
-            reading = deferred_from_coro(self._intake.read(start))
-            reading.addErrback(self._intake_failed)
+            reading = deferred_from_coro(self._read(start))
+            reading.addErrback(self._reading_failed)
             while not self._work.closing:
-                while self._intake.items:
-                    yield self._intake.items.popleft()
+                for item in self._intake.take_items():
+                    yield item
                 if self._ready and self._work.open_units < self._capacity:
                     claim = self._ready.popleft()
                     unit = self._work.open_unit(claim)
@@ -92,6 +93,7 @@ class Feed:
                 raise
         finally:
             if reading is not None:
+                self._left = True
                 reading.cancel()
             if self._work.closing:
                 self._work.stopping()
@@ -113,9 +115,15 @@ class Feed:
             self._work.reason = "start_error"
             raise self._intake.error
 
-    def _intake_failed(self, failure: Failure) -> None:
-        if not self._work.closing:
-            self._work.store_failed(failure)
+    async def _read(self, start: AsyncIterator[Any]) -> None:
+        await self._intake.read(start)
+        self._release_early()
+        self.changed()
+
+    def _reading_failed(self, failure: Failure) -> None:
+        if not self._left:
+            logger.error("Reading start() failed, so this worker stops: %r", failure.value)
+            self._work.stop("start_error")
 
     # Claiming.
 
@@ -138,13 +146,16 @@ class Feed:
 
     def _refill(self) -> None:
         room = self._capacity - len(self._ready)
-        if self._claiming or room <= self._capacity // 2 or len(self._waiting) >= MAX_WAITING:
+        if self._claiming or room <= self._capacity // 2 or self._enough_wait():
             return
         if monotonic() < self._ask_at:
             return
         self._claiming = True
         self._ask_at = monotonic() + POLL_SECONDS
         self._work.thread.claim(room).addCallbacks(self._claimed, self._claim_failed)
+
+    def _enough_wait(self) -> bool:
+        return self._intake.reading and len(self._waiting) >= MAX_WAITING
 
     def _claimed(self, answer: tuple[list[Claim], OpenWork | None]) -> None:
         claims, self._open = answer
@@ -182,10 +193,8 @@ class Feed:
         released.addErrback(self._work.store_failed)
 
     def _patience(self) -> float | None:
-        if self._claiming or self._ready:
+        if self._claiming or self._ready or self._enough_wait():
             return None
-        if not self._intake.reading:
-            self._release_early()
         return max(0.01, self._ask_at - monotonic())
 
     def _release_early(self) -> None:
@@ -193,8 +202,6 @@ class Feed:
         early = [claim for claim in self._waiting.values() if not is_live(claim.payload)]
         for claim in early:
             self._ready.append(self._waiting.pop(str(claim)))
-        if early:
-            self._alarm.ring()
 
     def _is_over(self) -> bool:
         work = self._work
@@ -223,7 +230,7 @@ class Feed:
             logger.exception("request_for_key failed for %s", claim)
             unit.fail(f"spider: {type(error).__name__}")
         else:
-            request.meta[TOKEN] = claim.token
+            request = of_unit(request, claim.token)
             request.meta[OWN] = True
             return request
         return None

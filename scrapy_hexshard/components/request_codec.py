@@ -73,6 +73,18 @@ def key_of(request: Request) -> str:
     return request_key(request.method, url, request.body)
 
 
+def of_unit(request: Request, token: int) -> Request:
+    """*request* as one of the unit of *token*: a copy if it is that of another unit already.
+
+    A spider may yield one request for many keys, and it must not change hands while it is on its
+    way for one of them.
+    """
+    if request.meta.get(TOKEN, token) != token:
+        request = request.copy()
+    request.meta[TOKEN] = token
+    return request
+
+
 def encode_request(request: Request, spider: Spider, key: str) -> str:
     """The payload that brings *request* back; raises CannotStoreError, without a secret in it."""
     _check_storable(request)

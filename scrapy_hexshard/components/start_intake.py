@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from time import monotonic
 from typing import Any
 
 from scrapy import Request, Spider
+from scrapy.exceptions import CloseSpider
 from scrapy.statscollectors import StatsCollector
-from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import CancelledError
 
-from scrapy_hexshard.components.event_loop import turn
+from scrapy_hexshard.components.event_loop import Alarm, turn
 from scrapy_hexshard.components.request_codec import (
     CannotStoreError,
     encode_request,
@@ -46,7 +47,7 @@ class StartIntake:
         on_request: Callable[[str], None],
         on_change: Callable[[], None],
     ) -> None:
-        self.items: deque[Any] = deque()  # items that start() yielded: they belong to no unit
+        self._items: deque[Any] = deque()  # items that start() yielded: they belong to no unit
         self.live: dict[str, Request] = {}
         self.reading = True
         self.error: Exception | None = None
@@ -57,6 +58,7 @@ class StartIntake:
         self._on_change = on_change
         self._unstored: dict[str, StoredWork] = {}
         self._storing: dict[str, StoredWork] = {}
+        self._room = Alarm()
         # Hashes, for the keys may be millions: of the key, and of the request it came with.
         self._seen: dict[int, int] = {}
         self._warned: set[str] = set()
@@ -65,6 +67,10 @@ class StartIntake:
         """Take in all of *start*; what it raises is kept as the error."""
         try:
             await self._read(start)
+        except CancelledError:
+            raise
+        except CloseSpider as error:
+            self._work.stop(error.reason or "cancelled")
         except Exception as error:  # noqa: BLE001 - kept for the feed, which raises it in the end
             logger.error(  # noqa: TRY400 - the traceback follows when the feed raises it
                 "start() failed with %s: the keys stored so far are crawled, then this worker "
@@ -72,9 +78,9 @@ class StartIntake:
                 type(error).__name__,
             )
             self.error = error
-        await self._store()
+        while self._storing:
+            await self._room.wait()
         self.reading = False
-        self._on_change()
 
     async def _read(self, start: AsyncIterator[Any]) -> None:
         began = monotonic()
@@ -83,15 +89,25 @@ class StartIntake:
                 self._take(each)
             else:
                 self._take_item(each)
-            if len(self._unstored) >= BATCH:
-                await self._store()
+            if self._is_full():
+                while self._is_full():
+                    await self._room.wait()
                 began = monotonic()
             elif monotonic() - began > SLICE_SECONDS:
                 await turn()
                 began = monotonic()
 
+    def _is_full(self) -> bool:
+        return len(self._unstored) >= BATCH or len(self._items) >= BATCH
+
+    def take_items(self) -> Iterator[Any]:
+        """The items start() has yielded, each once."""
+        while self._items:
+            yield self._items.popleft()
+            self._room.ring()
+
     def _take_item(self, item: Any) -> None:
-        self.items.append(item)
+        self._items.append(item)
         self._stats.inc_value("hexshard/start_items")
         if self._work.config.items:
             self._warn_once(
@@ -118,6 +134,7 @@ class StartIntake:
         self._on_request(key)
         priority = max(-MAX_PRIORITY, min(request.priority, MAX_PRIORITY))
         self._unstored[key] = StoredWork(key, payload, priority)
+        self._store()
 
     def _payload(self, request: Request, key: str) -> str:
         try:
@@ -143,17 +160,24 @@ class StartIntake:
             )
         return len(self._seen) > known
 
-    async def _store(self) -> None:
-        while self._unstored:
-            self._storing, self._unstored = self._unstored, {}
-            await self._enqueue(list(self._storing.values()))
-            self._storing = {}
-            self._on_change()
+    def _store(self) -> None:
+        """Store what there is, so that a start() that pauses holds up none of it.
 
-    async def _enqueue(self, batch: list[StoredWork]) -> None:
+        What comes while a batch is on its way makes up the next one.
+        """
+        if self._storing or not self._unstored:
+            return
+        self._storing, self._unstored = self._unstored, {}
+        batch = list(self._storing.values())
         self._stats.inc_value("hexshard/start_keys", len(batch))
         stored = self._work.thread.call(lambda store: store.enqueue(batch))
-        await maybe_deferred_to_future(stored)
+        stored.addCallbacks(self._stored, self._work.store_failed)
+
+    def _stored(self, _added: int) -> None:
+        self._storing = {}
+        self._store()
+        self._room.ring()
+        self._on_change()
 
     def overtaken(self, key: str) -> bool:
         """Whether start() has yielded *key*, but it was claimed before its request was stored.

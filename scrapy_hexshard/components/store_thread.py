@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -145,12 +145,10 @@ class StoreThread(threading.Thread):
 
     def _opened(self) -> WorkStore | None:
         try:
-            return self._open_store()
+            with _plain_errors():
+                return self._open_store()
         except HexShardError as error:
             self._error = error
-        except Exception as error:
-            logger.exception("Opening the store failed")
-            self._error = StoreError(f"The store could not be opened: {error}.")
         return None
 
     def _next_group(self) -> list[_Call]:
@@ -172,7 +170,7 @@ class StoreThread(threading.Thread):
     def _run_group(self, store: WorkStore, group: list[_Call]) -> None:
         results: list[tuple[_Call, Any]] = []
         try:
-            with store.group():
+            with _plain_errors(), store.group():
                 results += self._settle_together(store, group)
                 results += [
                     (call, self._run(store, call)) for call in group if call.settlement is None
@@ -187,7 +185,8 @@ class StoreThread(threading.Thread):
     def _settle_together(self, store: WorkStore, group: list[_Call]) -> Iterable[tuple[_Call, Any]]:
         calls = [call for call in group if call.settlement is not None]
         try:
-            settled = store.settle([call.settlement for call in calls if call.settlement])
+            with _plain_errors():
+                settled = store.settle([call.settlement for call in calls if call.settlement])
         except HexShardError:
             # One of them cannot be stored: the others still can.
             return [(call, self._run(store, call)) for call in calls]
@@ -196,12 +195,10 @@ class StoreThread(threading.Thread):
     @staticmethod
     def _run(store: WorkStore, call: _Call) -> Any:
         try:
-            return call.operation(store)
+            with _plain_errors():
+                return call.operation(store)
         except HexShardError as error:
             return error
-        except Exception as error:
-            logger.exception("A store operation failed")
-            return StoreError(f"A store operation failed: {type(error).__name__}: {error}.")
 
     def _keep_account(self, results: Iterable[tuple[_Call, Any]]) -> None:
         for call, result in results:
@@ -217,7 +214,7 @@ class StoreThread(threading.Thread):
         if time.monotonic() - self._turned_at > self._patience:
             return
         try:
-            with store.group():
+            with _plain_errors(), store.group():
                 kept = store.renew(list(self._held.values()), self._lease_seconds)
                 store.heartbeat()
         except HexShardError as error:
@@ -230,8 +227,8 @@ class StoreThread(threading.Thread):
             self._post(self._on_lost, sorted(lost))
 
     def _answer(self, results: Iterable[tuple[_Call, Any]]) -> None:
-        for call, result in results:
-            self._post(_fire, call.answer, result)
+        # In one go: to wake the event loop is what costs.
+        self._post(_fire, [(call.answer, result) for call, result in results])
 
 
 def _was_applied(call: _Call, settled: Settled) -> bool:
@@ -240,13 +237,26 @@ def _was_applied(call: _Call, settled: Settled) -> bool:
     return all(claim.token != token for claim in settled.stale)
 
 
-def _fire(answer: Deferred[Any], result: Any) -> None:
-    if answer.called:
-        return  # cancelled by its caller, who no longer wants to know
-    if isinstance(result, HexShardError):
-        answer.errback(result)
-    else:
-        answer.callback(result)
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Let the thread outlive what no store should raise: nobody would get an answer any more."""
+    try:
+        yield
+    except HexShardError:
+        raise
+    except Exception as error:
+        logger.exception("A store operation failed")
+        raise StoreError(f"A store operation failed: {type(error).__name__}: {error}.") from None
+
+
+def _fire(answers: Iterable[tuple[Deferred[Any], Any]]) -> None:
+    for answer, result in answers:
+        if answer.called:
+            continue  # cancelled by its caller, who no longer wants to know
+        if isinstance(result, HexShardError):
+            answer.errback(result)
+        else:
+            answer.callback(result)
 
 
 def _poster() -> Callable[..., object]:

@@ -76,6 +76,7 @@ class Work:
         self._warned: set[str] = set()
         self._thread: StoreThread | None = None
         self._closed = False
+        self._patient_until = 0.0
 
     # Life.
 
@@ -138,7 +139,7 @@ class Work:
         else:
             active = self._state.active_tokens()
             for unit in self._ledger.end_overdue(active, monotonic(), self.config.unit_timeout):
-                logger.warning("Gave up %s: no progress for HEXSHARD_UNIT_TIMEOUT.", unit.key)
+                logger.warning("%s made no progress for HEXSHARD_UNIT_TIMEOUT.", unit.key)
         self._leave_what_hangs()
 
     def stopping(self) -> None:
@@ -154,6 +155,8 @@ class Work:
     async def close(self, reason: str) -> None:
         """Give back what is held and leave the store."""
         self._closed = True
+        if reason == "finished" and not self.idle:
+            self._not_all_was_fed()
         if self.feed is not None:
             self.feed.room()
         if self._thread is None:
@@ -170,6 +173,14 @@ class Work:
         stats = self._crawler.stats
         assert stats is not None
         stats.set_value("hexshard/gate_wait_seconds", self._thread.gate_wait_seconds)
+
+    def _not_all_was_fed(self) -> None:
+        if self.reason is None:
+            self.reason = "unfinished"
+            logger.error(
+                "Something ended the feeding of this worker before its shard was finished, such as "
+                "the process_start() of another spider middleware. The keys left stay pending."
+            )
 
     def _close_now(self) -> None:
         assert self._thread is not None
@@ -188,7 +199,7 @@ class Work:
             return
         if self._state.closing:
             self._state.let_go()
-        elif self.idle or self._state.full:
+        elif self.idle or (self._state.full and monotonic() > self._patient_until):
             self.reason = self.reason or (None if self.idle else "stuck")
             self._close_spider(self.reason or "finished")
             self._state.let_go()
@@ -232,7 +243,7 @@ class Work:
             self._count("items", len(unit.items))
         elif verdict.permanent or self.config.retry.is_last(claim.attempt):
             totals.dead += 1
-            totals.faults += not verdict.permanent or verdict.outcome.startswith("payload")
+            totals.faults += not verdict.permanent or _blames_payload(verdict)
             self._count("dead")
             # What the origin itself says is not there is no cause for alarm, and may be common.
             level = logging.INFO if verdict.permanent else logging.WARNING
@@ -240,7 +251,8 @@ class Work:
         else:
             totals.failed += 1
             self._count("failed")
-        self._count(f"outcome/{verdict.outcome}")
+        # The reason why a payload is none may be another for each key.
+        self._count(f"outcome/{'payload' if _blames_payload(verdict) else verdict.outcome}")
 
     def _lost(self, tokens: list[int]) -> None:
         logger.warning(
@@ -250,6 +262,8 @@ class Work:
             self.config.shard,
         )
         self._count("lost", len(tokens))
+        # Their requests do not hang for that: they may well end by themselves.
+        self._patient_until = monotonic() + self.config.unit_timeout
         for token in tokens:
             self._claims.pop(token, None)
             self._ledger.forget(token)
@@ -331,6 +345,10 @@ def _settlement(claim: Claim, verdict: Verdict, unit: Unit) -> Settlement:
     if verdict.failed:
         return Settlement.fail(claim, verdict.outcome, permanent=verdict.permanent)
     return Settlement.complete(claim, verdict.outcome, items=unit.items)
+
+
+def _blames_payload(verdict: Verdict) -> bool:
+    return verdict.outcome.startswith("payload")
 
 
 def _log_failure(failure: Failure) -> None:

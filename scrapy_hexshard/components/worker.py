@@ -47,6 +47,11 @@ class WorkerExtension:
         config = Config.read(crawler.settings, {} if spider is None else vars(spider))
         if not config.enabled:
             raise NotConfigured("HEXSHARD_ENABLED is False")
+        if config.items and not config.store:
+            raise SettingError(
+                "HEXSHARD_ITEMS keeps items in the store, and HEXSHARD_STORE is not set. Set it, "
+                "for example to 'crawl.sqlite3', or leave both out to crawl without a store."
+            )
         work = None
         if config.store and spider is not None and feeds_from_store(spider):
             _check_settings(crawler)
@@ -61,6 +66,8 @@ class WorkerExtension:
     def spider_opened(self, spider: Spider) -> None:
         """Start the work and the housekeeping."""
         self._log_shard()
+        if self.config.store is None:
+            logger.info("No HEXSHARD_STORE: nothing is leased, stored or resumed.")
         if self.work is not None:
             self.work.open()
         self._link.opened(spider.name, self.config.shard)

@@ -191,7 +191,8 @@ def test_lines_without_a_scheme_are_stored_as_ids_and_warned_about(
     out, err = capsys.readouterr()
     assert out == "3 added, 0 known, 0 invalid.\n"
     assert err == (
-        f"Warning: 2 lines look like a URL without https:// and became an id, first {listed}:2.\n"
+        f"Warning: 2 lines look like a URL without https:// and became an id, first {listed}:2. "
+        "If it should be a URL, mend the list and load it into a new store.\n"
     )
     assert "shop.example/p/1" in stored_keys(store)
 

@@ -37,6 +37,18 @@ def test_wrong_usage_ends_with_2_and_no_traceback(words):
     assert "Traceback" not in result.stderr
 
 
+def test_a_worker_command_without_dashes_before_it_is_told_where_to_stand():
+    result = hexdigest_shard("run", "--shards", "2", "scrapy", "crawl", "products", "-a", "x=1")
+    assert result.returncode == 2
+    assert "scrapy crawl products -a x=1. Write the workers' command after --." in result.stderr
+
+
+def test_an_unknown_option_of_run_is_not_taken_for_a_command():
+    result = hexdigest_shard("run", "--no-such-option", "--shards", "2")
+    assert result.returncode == 2
+    assert result.stderr.endswith("unrecognized arguments: --no-such-option\n")
+
+
 def test_an_error_is_one_sentence_and_exit_code_2(capsys):
     assert main(["owner", "key", "--shards", "0"]) == 2
     said = capsys.readouterr().err

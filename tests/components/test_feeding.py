@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from scrapy import Request
+from scrapy.core.scheduler import Scheduler
 from scrapy.dupefilters import RFPDupeFilter
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule, SitemapSpider
@@ -20,6 +21,7 @@ from support.spiders import Never, Plain, for_ever, nap, until
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore, Work
 from scrapy_hexshard.errors import StoreError
+from scrapy_hexshard.store.contract import Kind
 
 SHORT_LEASE = {"HEXSHARD_LEASE_SECONDS": 1}
 
@@ -109,6 +111,21 @@ async def test_a_unit_that_never_ends_fails_and_the_worker_still_finishes(
     assert crawled.counts == {"done": 3, "dead": 1}
     assert crawled.reason == "finished"
     assert len(crawled.items) == 3
+
+
+class LosingScheduler(Scheduler):
+    def next_request(self) -> Request | None:
+        request = super().next_request()
+        lost = request is not None and "lost" in request.url
+        return super().next_request() if lost else request
+
+
+@crawl_test
+async def test_a_unit_whose_request_is_lost_on_the_way_fails_too(store_path, origin):
+    settings = {"SCHEDULER": LosingScheduler, "HEXSHARD_UNIT_TIMEOUT": 0.5}
+    crawled = await crawl(store_path, Plain, [f"{origin}/ok?lost", *keys(origin, 3)], settings)
+    assert crawled.outcomes == {"deadline": 1, "done": 3}
+    assert crawled.reason == "finished"
 
 
 @crawl_test
@@ -294,6 +311,83 @@ async def test_results_of_lost_leases_are_discarded_and_counted(
 
 
 @crawl_test
+async def test_lost_leases_that_fill_the_engine_do_not_stop_the_worker(
+    store_path, origin, monkeypatch
+):
+    renew = SQLiteWorkStore.renew
+    renewing = {"works": False}
+
+    def broken(self, claims, lease_seconds):
+        if not renewing["works"]:
+            raise StoreError("Renewing is broken.")
+        return renew(self, claims, lease_seconds)
+
+    monkeypatch.setattr(SQLiteWorkStore, "renew", broken)
+
+    def taken_by(other):
+        """The first key, once its lease has run out."""
+        claims = other.claim(1, 60)
+        if any("k=0" in claim for claim in claims):
+            return claims
+        other.release(*claims)
+        return []
+
+    class SlowDownload:
+        def __init__(self, crawler):
+            self.stats = crawler.stats
+
+        from_crawler = classmethod(lambda cls, crawler: cls(crawler))
+
+        async def process_request(self, request):
+            if "k=0" in request.url:
+                with other_store(store_path) as other:
+                    await until(lambda: other.complete(*taken) if (taken := taken_by(other)) else 0)
+                renewing["works"] = True
+                await until(lambda: self.stats.get_value("hexshard/lost"))
+                await nap(1.5)  # for as long as nothing else is worked on
+
+    settings = {
+        **SHORT_LEASE,
+        "DOWNLOADER_MIDDLEWARES": {SlowDownload: 500},
+        "HEXSHARD_MAX_UNITS": 1,
+        "CONCURRENT_REQUESTS": 1,
+    }
+    crawled = await crawl(store_path, Plain, keys(origin, 3), settings)
+    assert crawled.stat("hexshard/lost") >= 1
+    assert crawled.reason == "finished"
+    assert crawled.counts == {"done": 3}
+
+
+@crawl_test
+async def test_a_bug_of_the_store_stops_the_worker(store_path, origin, monkeypatch, caplog):
+    settle = SQLiteWorkStore.settle
+
+    def buggy(self, settlements):
+        settlements = list(settlements)
+        if any(each.kind is Kind.COMPLETE for each in settlements):
+            raise KeyError("bug")
+        return settle(self, settlements)
+
+    monkeypatch.setattr(SQLiteWorkStore, "settle", buggy)
+    crawled = await crawl(store_path, Plain, keys(origin, 3))
+    assert crawled.reason == "store_error"
+    assert crawled.counts == {"pending": 3}
+    assert "A store operation failed: KeyError: 'bug'" in caplog.text
+
+
+@crawl_test
+async def test_closing_while_start_waits_is_no_failure_of_start(store_path, origin, caplog):
+    class Waits(Plain):
+        async def start(self):
+            yield Request(f"{origin}/ok?0")
+            await nap(60)
+
+    crawled = await crawl(store_path, Waits, settings={"CLOSESPIDER_ITEMCOUNT": 1})
+    assert crawled.reason == "closespider_itemcount"
+    assert "start() failed" not in caplog.text
+
+
+@crawl_test
 async def test_a_worker_waits_while_another_holds_a_key_of_its_shard(store_path, origin):
     with SQLiteWorkStore(str(store_path), ShardSpec(0, 1)) as store:
         store.enqueue([f"{origin}/ok?held"])
@@ -462,6 +556,7 @@ async def test_a_payload_that_is_no_request_is_dead_at_once(store_path, origin, 
     [outcome] = crawled.outcomes
     assert outcome.startswith("payload: ")
     assert crawled.stat("hexshard/failed") == 0
+    assert crawled.stat("hexshard/outcome/payload") == 1  # its text may be another for each key
 
 
 @crawl_test

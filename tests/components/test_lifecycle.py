@@ -159,6 +159,8 @@ REFUSALS = {
     "shard": (["-a", "shard=4/4"], "Shard 4 does not exist"),
     "half a shard": (["-a", "shard=1"], "A shard index was given without the count"),
     "setting": (["-s", "HEXSHARD_LEASE_SECONDS=x"], "HEXSHARD_LEASE_SECONDS is a number"),
+    "misspelt": (["-s", "HEXSHARD_LEASE=60"], "There is no setting HEXSHARD_LEASE"),
+    "items without a store": (["-s", "HEXSHARD_STORE="], "HEXSHARD_STORE is not set"),
     "JOBDIR": (["-s", "JOBDIR=job"], "JOBDIR and HEXSHARD_STORE both resume a crawl"),
 }
 

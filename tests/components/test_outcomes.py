@@ -9,6 +9,7 @@ import pytest
 from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DropItem, IgnoreRequest
+from scrapy.http import TextResponse
 from scrapy.pipelines.files import FilesPipeline
 from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -486,6 +487,48 @@ async def test_a_response_of_another_request_is_still_the_units(store_path, orig
     crawled = await one(store_path, origin, Follows, "/ok?k", settings)
     assert crawled.outcomes == {"done": 1}
     assert len(crawled.items) == 2
+
+
+class AnswerAllAlike:
+    response: Any = None
+
+    def process_request(self, request: Any) -> Any:
+        self.response = self.response or TextResponse(request.url, body=b"x")
+        return self.response
+
+
+@crawl_test
+async def test_one_response_that_answers_several_requests_is_each_units_own(store_path, origin):
+    class Slow(Plain):
+        async def parse(self, response):
+            await nap(0.1)
+            yield {"n": 1}
+
+    settings = {"DOWNLOADER_MIDDLEWARES": {AnswerAllAlike: 10}}
+    crawled = await crawl(store_path, Slow, [f"{origin}/ok?{n}" for n in range(3)], settings)
+    assert crawled.outcomes == {"done": 3}
+    assert len(crawled.items) == 3
+
+
+@pytest.mark.parametrize("shares", ["parse", "request_for_key"])
+@crawl_test
+async def test_one_request_that_is_yielded_for_several_keys_is_each_units_own(
+    store_path, origin, shares
+):
+    class Shares(Plain):
+        request = Request(f"{origin}/slow?t=0.2", dont_filter=True)
+
+        def parse(self, response):
+            if "key" in response.url:
+                yield self.request
+            else:
+                yield {"n": 1}
+
+    if shares == "request_for_key":
+        Shares.request_for_key = lambda self, key, payload: self.request
+    crawled = await crawl(store_path, Shares, [f"{origin}/ok?key={n}" for n in range(3)])
+    assert crawled.outcomes == {"done": 3}
+    assert len(crawled.items) == 3
 
 
 @crawl_test

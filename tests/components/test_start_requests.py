@@ -15,7 +15,7 @@ from support.crawling import crawl, crawl_test
 from support.spiders import Never, Plain, nap, until
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore, Work, stable_owner
-from scrapy_hexshard.components.request_codec import is_live
+from scrapy_hexshard.components.request_codec import is_live, live_payload
 
 
 def payloads(path: Any) -> dict[str, str | None]:
@@ -73,6 +73,49 @@ async def test_the_callbacks_of_a_slow_start_win_too(store_path, origin):
 
 
 @crawl_test
+async def test_a_start_that_waits_for_its_own_page_gets_it(store_path, origin, monkeypatch):
+    claims = []
+    claim = SQLiteWorkStore.claim
+
+    def counted(self, limit, lease_seconds):
+        claims.append(limit)
+        return claim(self, limit, lease_seconds)
+
+    class Waits(Starts):
+        pages = 0
+
+        async def start(self):
+            for n in range(3):
+                yield Request(f"{origin}/ok?{n}", callback=self.page)
+                await until(lambda n=n: self.pages > n)
+            await nap(0.5)
+
+        def page(self, response):
+            self.pages += 1
+            yield {"page": response.url}
+
+    monkeypatch.setattr(SQLiteWorkStore, "claim", counted)
+    crawled = await crawl(store_path, Waits, [f"{origin}/ok?{n}" for n in range(3)])
+    assert crawled.outcomes == {"done": 3}
+    assert len(crawled.items) == 3
+    # A key that waits for its request is not claimed and given back all the while.
+    assert len(claims) < 30
+
+
+@crawl_test
+async def test_keys_that_no_start_request_comes_for_are_crawled_after_start(store_path, origin):
+    class Quiet(Starts):
+        async def start(self):
+            await nap(0.3)
+            for each in self.work:
+                yield each
+
+    crawled = await crawl(store_path, Quiet, [f"{origin}/ok?{n}" for n in range(3)])
+    assert crawled.reason == "finished"
+    assert crawled.outcomes == {"done": 3}
+
+
+@crawl_test
 async def test_the_callbacks_of_start_win_on_a_retry_too(store_path, origin):
     class Retries(Starts):
         attempts = 0
@@ -109,6 +152,8 @@ async def test_a_callback_wins_though_its_key_is_claimed_while_its_request_is(
     class Overtaken(Starts):
         async def start(self):
             await until(claimed.is_set)
+            if when == "read":  # behind one that is being stored
+                yield Request(f"{origin}/ok?1", callback=self.page)
             yield Request(f"{origin}/ok?0", callback=self.page, cb_kwargs={"n": 0})
             call_later(0.3, yielded.set)
             if when == "read":
@@ -118,7 +163,8 @@ async def test_a_callback_wins_though_its_key_is_claimed_while_its_request_is(
         store.enqueue([f"{origin}/ok?0"])
     monkeypatch.setattr(SQLiteWorkStore, "claim", slow_claim)
     crawled = await crawl(store_path, Overtaken)
-    assert crawled.items == [{"page": "0", "n": 0}]
+    assert {"page": "0", "n": 0} in crawled.items
+    assert {"parsed": "0"} not in crawled.items
 
 
 @crawl_test
@@ -404,6 +450,18 @@ async def test_live_keys_that_a_later_start_does_not_yield_stay_pending_as_unfin
     assert "3 keys wait for start requests that could not be stored" in caplog.text
 
 
+@crawl_test
+async def test_more_waiting_live_keys_than_are_ever_held_do_not_hold_up_the_others(
+    store_path, origin, monkeypatch
+):
+    monkeypatch.setattr("scrapy_hexshard.components.feed.MAX_WAITING", 2)
+    live = [Work(f"{origin}/ok?live={n}", live_payload(), priority=1) for n in range(50)]
+    settings = {"HEXSHARD_MAX_UNITS": 4}
+    crawled = await crawl(store_path, Starts, [*live, f"{origin}/ok?plain"], settings)
+    assert crawled.reason == "unfinished"
+    assert crawled.counts == {"done": 1, "pending": 50}
+
+
 # start() itself.
 
 
@@ -451,6 +509,57 @@ async def test_what_start_yielded_before_it_raised_is_crawled_then_the_worker_en
     assert crawled.outcomes == {"done": 3}
     assert end_reason(store_path) == "start_error"
     assert "start() failed with RuntimeError" in caplog.text
+
+
+@crawl_test
+async def test_close_spider_in_start_closes_the_spider_for_its_reason(store_path, origin, caplog):
+    class Enough(Starts):
+        async def start(self):
+            yield Request(f"{origin}/ok?0", callback=self.page)
+            raise CloseSpider("enough")
+
+    work = [f"{origin}/slow?t=0.2&{n}" for n in range(50)]
+    crawled = await crawl(store_path, Enough, work, {"HEXSHARD_MAX_UNITS": 2})
+    assert crawled.reason == "enough"
+    assert end_reason(store_path) == "enough"
+    assert crawled.counts["pending"] > 40
+    assert "start() failed" not in caplog.text
+
+
+@crawl_test
+async def test_items_of_start_are_read_no_faster_than_they_are_taken(store_path):
+    class Items(Starts):
+        most = 0
+
+        async def start(self):
+            for n in range(4000):
+                taken = self.crawler.stats.get_value("item_scraped_count", 0)
+                self.most = max(self.most, n - taken)
+                yield {"n": n}
+
+    crawled = await crawl(store_path, Items)
+    assert crawled.stat("item_scraped_count") == 4000
+    assert crawled.crawler.spider.most < 2000
+
+
+class TakeThree:
+    async def process_start(self, start: Any) -> Any:
+        taken = 0
+        async for each in start:
+            yield each
+            taken += 1
+            if taken == 3:
+                return
+
+
+@crawl_test
+async def test_a_worker_whose_feeding_a_middleware_ends_is_not_finished(store_path, origin, caplog):
+    settings = {"SPIDER_MIDDLEWARES": {TakeThree: 500}}
+    work = [f"{origin}/ok?{n}" for n in range(20)]
+    crawled = await crawl(store_path, Starts, work, settings)
+    assert crawled.counts["pending"] >= 17
+    assert end_reason(store_path) == "unfinished"
+    assert "Something ended the feeding of this worker" in caplog.text
 
 
 def end_reason(path: Any) -> str:

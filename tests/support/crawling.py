@@ -29,7 +29,6 @@ SETTINGS: dict[str, Any] = {
     # One attempt, so that a failure's outcome is final.
     "HEXSHARD_MAX_ATTEMPTS": 1,
     "HEXSHARD_RETRY_DELAY": 0.05,
-    "HEXSHARD_ITEMS": True,
 }
 
 
@@ -96,7 +95,8 @@ async def crawl(
     shards = int(arguments.get("shards", 1))
     with SQLiteWorkStore(str(path), ShardSpec(0, shards)) as store:
         store.enqueue(keys)
-    crawler = await run(spider, {"HEXSHARD_STORE": str(path), **(settings or {})}, **arguments)
+    stored = {"HEXSHARD_STORE": str(path), "HEXSHARD_ITEMS": True}
+    crawler = await run(spider, {**stored, **(settings or {})}, **arguments)
     return Crawl(crawler, path)
 
 

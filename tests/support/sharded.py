@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,6 +47,7 @@ class Crawl:
     terminal: int | None = None
     process: subprocess.Popen[bytes] | None = None
     log: bytearray = field(default_factory=bytearray)
+    _reading: threading.Event = field(default_factory=threading.Event)
 
     @property
     def access_log(self) -> Path:
@@ -83,14 +86,27 @@ class Crawl:
         )
         os.close(output)
         source = self.terminal if self.terminal is not None else reader
-        threading.Thread(target=self._read, args=(source,), daemon=True).start()
+        self._reading.set()
+        self._reader = threading.Thread(target=self._read, args=(source,), daemon=True)
+        self._reader.start()
 
     def _read(self, fd: int) -> None:
-        try:
-            while data := os.read(fd, 65_536):
-                self.log += data
-        except OSError:
-            pass  # the terminal's last program has ended
+        # Never blocked in read(), which would keep a terminal open that close_terminal() closes.
+        with suppress(OSError, ValueError):  # the terminal, or its last program, has gone
+            while self._reading.is_set():
+                if select.select([fd], [], [], 0.1)[0]:
+                    data = os.read(fd, 65_536)
+                    if not data:
+                        break
+                    self.log += data
+        self._reading.clear()
+
+    def close_terminal(self) -> None:
+        """Hang up, as a closed window does."""
+        assert self.terminal is not None
+        self._reading.clear()
+        self._reader.join()
+        os.close(self.terminal)
 
     @property
     def text(self) -> str:

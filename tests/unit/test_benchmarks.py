@@ -37,7 +37,7 @@ def values(found: dict[str, Any], unit: str) -> list[float]:
 
 def test_batches_beside_the_plain_store(tmp_path: Path) -> None:
     found = figures("store.py", "plain", tmp_path)
-    assert len(found) == 6
+    assert len(found) == 10
     assert min(values(found, "keys/s")) > 0
     for processes in ("1 process", "4 processes, one file"):
         ours, plain, ratio = (

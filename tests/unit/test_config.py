@@ -231,3 +231,16 @@ class TestRetryPolicy:
 
     def test_no_delay_means_at_once(self) -> None:
         assert RetryPolicy(delay=0.0).retry_in(5, 1.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("HEXSHARD_STOER", "Did you mean HEXSHARD_STORE?"),
+        ("HEXSHARD_SHARDSS", "Did you mean HEXSHARD_SHARDS?"),
+        ("HEXSHARD_ZZZ", "The reference lists them all."),
+    ],
+)
+def test_a_misspelt_setting_is_refused_with_the_likely_name(name: str, hint: str) -> None:
+    with pytest.raises(SettingError, match=f"There is no setting {name}. {re.escape(hint)}"):
+        Config.read({name: "x"}, environ={})

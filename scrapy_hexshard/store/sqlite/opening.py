@@ -75,5 +75,6 @@ def _agree_on(database: Connected, count: int | None) -> int:
 
 def _missing(path: Path) -> StoreUnavailableError:
     return StoreUnavailableError(
-        f"There is no store at {path}. Create one: hexdigest-shard load {path} urls.txt --shards 4"
+        f"There is no store at {path}. Check the path; the first crawl makes one, and so does "
+        f"hexdigest-shard load {path} LIST --shards N."
     )

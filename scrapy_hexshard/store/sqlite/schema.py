@@ -42,7 +42,8 @@ def check_meta(path: Path, meta: Mapping[str, Any], count: int | None) -> int:
     stored = int(meta["shards"])
     if count not in (None, stored):
         raise StoreMismatchError(
-            f"{path} was created for {stored} shards, not {count}. Run with --shards {stored} "
-            f"(CRAWL_SHARDS={stored}), or load the keys into a new store."
+            f"{path} was created for a crawl of {stored} shards, not {count}. Run it with "
+            f"hexdigest-shard run --shards {stored} (by hand, set CRAWL_SHARDS={stored} and "
+            "CRAWL_SHARD), or load the keys into a new store."
         )
     return stored
