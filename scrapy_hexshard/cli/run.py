@@ -78,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.dry_run:
         sys.stdout.write(plan.describe())
+        sys.stdout.flush()
         sys.stderr.writelines(f"hexdigest-shard: {notice}\n" for notice in plan.notices)
         return 0
     return launch(

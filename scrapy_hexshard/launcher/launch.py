@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scrapy_hexshard.config import DEFAULT_LEASE_SECONDS
 from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.console import Console
+from scrapy_hexshard.launcher.live import LineAMinute, LiveView
+from scrapy_hexshard.launcher.live_screen import can_draw
 from scrapy_hexshard.launcher.logs import LogFile, ShardOutput
 from scrapy_hexshard.launcher.plan import Plan, ProcessSpec, shard_names
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.signals import SignalInbox
 from scrapy_hexshard.launcher.summary import summarize
-from scrapy_hexshard.launcher.supervisor import Outcome, Supervisor
+from scrapy_hexshard.launcher.supervisor import Onlooker, Outcome, Supervisor
 from scrapy_hexshard.launcher.worker import Worker
 from scrapy_hexshard.redaction import Redactor
 
@@ -32,6 +35,7 @@ class LaunchOptions:
     log_dir: Path | None = None
     grace: float = 25.0
     max_restarts: int = 0
+    show_progress: bool = True
 
 
 def launch(plan: Plan, options: LaunchOptions) -> int:
@@ -43,7 +47,6 @@ def launch(plan: Plan, options: LaunchOptions) -> int:
     _check_platform()
     for spec in plan.specs:
         check_command(spec.argv[0], spec.environ)
-    _fill_standard_descriptors()
     # First the signals: from the first worker on, none may end the launcher alone.
     with SignalInbox() as inbox:
         logs = [_log_file(options, spec) for spec in plan.specs]
@@ -53,7 +56,9 @@ def launch(plan: Plan, options: LaunchOptions) -> int:
         workers = [
             _worker(spec, options, console, log) for spec, log in zip(plan.specs, logs, strict=True)
         ]
-        outcome = Supervisor(workers, inbox, console).run()
+        onlooker = _onlooker(options, workers, console)
+        outcome = Supervisor(workers, inbox, console, onlooker=onlooker).run()
+        console.end_view()
         _report(outcome, console)
     return outcome.exit_code
 
@@ -78,6 +83,20 @@ def _worker(
     return Worker(spec, output, restarts, options.grace)
 
 
+def _onlooker(
+    options: LaunchOptions, workers: Sequence[Worker], console: Console
+) -> Onlooker | None:
+    if not options.show_progress:
+        return None
+    if not can_draw(1, 2, os.environ):
+        return LineAMinute(workers, console.say)
+    view = LiveView(workers)
+    console.show_view(view.lines)
+    # After Ctrl-Z and fg the shell has written below the view.
+    signal.signal(signal.SIGCONT, lambda *_: console.lose_place())
+    return view
+
+
 def _log_file(options: LaunchOptions, spec: ProcessSpec) -> LogFile | None:
     return LogFile(options.log_dir, spec.shard) if options.log_dir else None
 
@@ -97,11 +116,3 @@ def _report(outcome: Outcome, console: Console) -> None:
 def _check_platform() -> None:
     if os.name != "posix":
         raise LaunchError("hexdigest-shard run needs a POSIX system, such as Linux or macOS.")
-
-
-def _fill_standard_descriptors() -> None:
-    """Open what is missing of descriptors 0 to 2, so that nothing else is mistaken for them."""
-    fd = os.open(os.devnull, os.O_RDWR)
-    while fd <= 2:
-        fd = os.dup(fd)
-    os.close(fd)

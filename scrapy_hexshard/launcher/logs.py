@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.console import Console
@@ -28,7 +29,9 @@ class LogFile:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = os.open(self._path, flags, 0o600)
-            os.fchmod(self._fd, 0o600)  # it may be there already, readable for all
+            # It may be there already, readable for all; but a link to /dev/null is left alone.
+            if S_ISREG(os.fstat(self._fd).st_mode):
+                os.fchmod(self._fd, 0o600)
         except OSError as error:
             raise LaunchError(f"Cannot write {self._path}: {error.strerror}.") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy_hexshard.pipes import MAX_LINE_BYTES
 
@@ -33,6 +33,13 @@ class Totals:
         return self.done + self.failed + self.dead
 
 
+class Extent(NamedTuple):
+    """The keys of a shard in its store, and those of them that are neither done nor dead."""
+
+    keys: int
+    open: int
+
+
 _COUNTS = tuple(field.name for field in fields(Totals))
 
 
@@ -42,7 +49,9 @@ class Reports:
     def __init__(self) -> None:
         self.heard = False  # the worker has opened a spider, and says so
         self.reason: str | None = None  # why the spider closed; not `finished`, if any was not
+        self.shard: int | None = None  # the one it works, as it says
         self.unreadable = 0
+        self.extent: Extent | None = None  # None while the worker has not told it
         self._earlier = Totals()
         self._current = Totals()
         self._open = 0
@@ -52,6 +61,11 @@ class Reports:
     def totals(self) -> Totals:
         """The totals of this life, over all spiders it opened one after the other."""
         return self._earlier + self._current
+
+    @property
+    def running(self) -> int:
+        """The keys it works on at the moment."""
+        return self._current.running if self._open > 0 else 0
 
     def feed(self, data: bytes) -> None:
         """Take in *data*, which need not end with a line."""
@@ -67,6 +81,7 @@ class Reports:
         match report:
             case {"event": "opened"}:
                 self._open += 1
+                self.shard = report.get("shard", self.shard)
                 self._earlier, self._current = self.totals, Totals()
             case {"event": "progress"}:
                 self._current = _totals(report)
@@ -79,6 +94,7 @@ class Reports:
                 self.unreadable += 1
                 return
         self.heard = True
+        self.extent = _extent(report) or self.extent
 
     @property
     def finished(self) -> bool:
@@ -90,10 +106,17 @@ def _parse(line: bytes) -> dict[str, Any]:
     """The report in *line*, empty if there is none."""
     try:
         report = json.loads(line)
-    except ValueError:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
         return {}
     return report if isinstance(report, dict) else {}
 
 
 def _totals(report: dict[str, Any]) -> Totals:
     return Totals(**{name: report[name] for name in _COUNTS if isinstance(report.get(name), int)})
+
+
+def _extent(report: dict[str, Any]) -> Extent | None:
+    match report:
+        case {"keys": int(keys), "open": int(open_)} if 0 <= open_ <= keys:
+            return Extent(keys, open_)
+    return None

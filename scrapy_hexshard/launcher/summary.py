@@ -84,7 +84,9 @@ def _longest(workers: Sequence[Ended]) -> float:
 
 
 def _is_silent(worker: Ended) -> bool:
-    return bool(worker.lives) and not (worker.lives[-1].reported or worker.lives[-1].told_to_stop)
+    if not worker.lives or worker.lives[-1].returncode is None:
+        return False
+    return not (worker.lives[-1].reported or worker.lives[-1].told_to_stop)
 
 
 def _time(seconds: float) -> str:

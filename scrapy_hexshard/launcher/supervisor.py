@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import selectors
 import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from scrapy_hexshard.launcher.child import reap_stranger
 from scrapy_hexshard.launcher.console import Console
@@ -41,6 +43,15 @@ class Outcome:
         return EXIT_FAILED if failed else 0
 
 
+class Onlooker(Protocol):
+    """Wants to look at the workers from time to time."""
+
+    next_at: float
+
+    def look(self, now: float) -> None:
+        """Look at them, if it is time."""
+
+
 class Supervisor:
     """Runs *workers* until each has ended for good; everything happens in the caller's thread."""
 
@@ -50,11 +61,13 @@ class Supervisor:
         inbox: SignalInbox,
         console: Console,
         clock: Callable[[], float] = time.monotonic,
+        onlooker: Onlooker | None = None,
     ) -> None:
         self._workers = workers
         self._inbox = inbox
         self._console = console
         self._clock = clock
+        self._onlooker = onlooker
         self._selector = selectors.DefaultSelector()
         # Closed by the system when this process ends, however it does: that tells the workers.
         self._lifeline, self._lifeline_end = os.pipe()
@@ -82,14 +95,29 @@ class Supervisor:
         self._climb()
         self._bury_the_dead()
         self._start_next()
+        if self._onlooker:
+            self._onlooker.look(self._clock())
 
     def _wait(self) -> None:
         now = self._clock()
         times = [at for worker in self._workers if (at := worker.next_at(now)) is not None]
-        timeout = max(0.0, min(times) - now) if times else None
-        for key, _ in self._selector.select(timeout):
-            if key.data is not None and not key.data.read_status():
+        if self._onlooker:
+            times.append(self._onlooker.next_at)
+        until = min(times, default=math.inf)
+        # To look after all workers at each report of one takes more time than all else here.
+        while not self._hear(max(0.0, until - now)) and (now := self._clock()) < until:
+            pass
+
+    def _hear(self, timeout: float) -> bool:
+        """Take in what workers report; whether there is more to do: a signal, an end, the time."""
+        ready = self._selector.select(None if timeout == math.inf else timeout)
+        for key, _ in ready:
+            if key.data is None:
+                return True
+            if not key.data.read_status():
                 self._selector.unregister(key.fileobj)
+                return True
+        return not ready
 
     def _obey(self, number: signal.Signals) -> None:
         if not self._stopping:

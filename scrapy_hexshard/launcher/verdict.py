@@ -20,6 +20,7 @@ class Life:
     reason: str | None = None
     totals: Totals = field(default_factory=Totals)
     unreadable: int = 0  # reports that made no sense
+    wrong_shard: int | None = None  # what it crawled in the place of its own shard
     told_to_stop: bool = False
     forced: bool = False  # it, or what it left behind, had to be killed
     given_up: bool = False  # even that did not end it
@@ -54,14 +55,28 @@ def judge(lives: Sequence[Life]) -> Verdict:
     last = lives[-1]
     if last.told_to_stop and not last.succeeded:
         return Verdict(State.STOPPED)
+    why = _failure(last) or _fruitless(sum((life.totals for life in lives), Totals()))
+    return Verdict(State.FAILED, why) if why else Verdict(State.FINISHED)
+
+
+def _failure(last: Life) -> str | None:
+    """Why a worker whose *last* life was this has failed, if it has."""
     if last.returncode != 0:
-        return Verdict(State.FAILED, f"its process ended with {exit_name(last.returncode)}")
+        return f"its process {_end(last)}"
     if not last.succeeded:
-        return Verdict(State.FAILED, _unfinished(last.reason))
-    totals = sum((life.totals for life in lives), Totals())
+        return _unfinished(last.reason)
+    if last.wrong_shard is not None:
+        return (
+            f"it crawled shard {last.wrong_shard} in the place of its own; write "
+            "-a shard={shard} -a shards={shards}, or no shard at all"
+        )
+    return None
+
+
+def _fruitless(totals: Totals) -> str | None:
     if totals.done == 0 and totals.faults > 0:
-        return Verdict(State.FAILED, f"it completed no key, and {totals.faults} ended in an error")
-    return Verdict(State.FINISHED)
+        return f"it completed no key, and {totals.faults} ended in an error"
+    return None
 
 
 def exit_name(returncode: int | None) -> str:
@@ -74,6 +89,12 @@ def exit_name(returncode: int | None) -> str:
         return signal.Signals(-returncode).name
     except ValueError:
         return f"signal {-returncode}"
+
+
+def _end(life: Life) -> str:
+    if life.returncode is None:
+        return "could not be killed" if life.given_up else "could not be started"
+    return f"ended with {exit_name(life.returncode)}"
 
 
 def _unfinished(reason: str | None) -> str:

@@ -6,9 +6,12 @@ from scrapy_hexshard.launcher.child import Child
 from scrapy_hexshard.launcher.ladder import Ladder, Stage
 from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import ProcessSpec
-from scrapy_hexshard.launcher.reports import Reports, Totals
+from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.verdict import Life, Verdict, judge
+from scrapy_hexshard.sharding import SHARDS_VARIABLE
+
+MAX_REASON = 80  # characters shown
 
 SWEEP_SECONDS = 0.05  # how often to look whether the rest of a process group has gone
 
@@ -29,6 +32,7 @@ class Worker:
         self._grace = grace
         self._ladder = Ladder(grace)
         self._reports = Reports()
+        self._extent: Extent | None = None
         self._told_to_stop = False
         self._started = 0.0
 
@@ -41,6 +45,34 @@ class Worker:
     def totals(self) -> Totals:
         """The totals of all its lives, the present one included."""
         return sum((life.totals for life in self.lives), self._reports.totals)
+
+    @property
+    def alive(self) -> bool:
+        """Whether something of its present life is left."""
+        return self.child is not None
+
+    @property
+    def opened(self) -> bool:
+        """Whether its present life has reported a spider."""
+        return self._reports.heard
+
+    @property
+    def stopping(self) -> bool:
+        """Whether its present life was told to stop, or is ending."""
+        return self._ladder.begun
+
+    @property
+    def running(self) -> int:
+        """The keys it works on at the moment."""
+        return self._reports.running
+
+    @property
+    def extent(self) -> Extent | None:
+        """The keys of its shard, as far as it has told them."""
+        known = self._reports.extent or self._extent
+        if known and self.lives and self.lives[-1].finished and not self.alive:
+            return known._replace(open=0)
+        return known
 
     @property
     def verdict(self) -> Verdict:
@@ -102,6 +134,7 @@ class Worker:
         """Read the last reports of the life that has ended, or never began, and keep it."""
         while self.read_status():
             pass
+        self._extent = self._reports.extent or self._extent
         reports, self._reports = self._reports, Reports()
         child, self.child = self.child, None
         if child:
@@ -110,9 +143,10 @@ class Worker:
             returncode=child.returncode if child else None,
             reported=reports.heard,
             finished=reports.finished,
-            reason=self.output.redactor.hide_text(reports.reason) if reports.reason else None,
+            reason=_one_line(self.output.redactor.hide_text(reports.reason or "")) or None,
             totals=reports.totals,
             unreadable=reports.unreadable,
+            wrong_shard=reports.shard if self._is_another(reports.shard) else None,
             told_to_stop=self._told_to_stop,
             forced=self._ladder.stage >= Stage.KILLED,
             given_up=self._ladder.stage is Stage.GIVEN_UP,
@@ -121,6 +155,11 @@ class Worker:
         self.lives.append(life)
         return life
 
+    def _is_another(self, shard: int | None) -> bool:
+        # The only worker of a launcher may well work some shard of a crawl on many machines.
+        alone = self._spec.environ[SHARDS_VARIABLE] == "1"
+        return shard is not None and shard != self.shard and not alone
+
     def next_at(self, now: float) -> float | None:
         """When it wants attention, if nothing happens before."""
         if self.child is None:
@@ -128,3 +167,9 @@ class Worker:
         if not self.child.leader_lives:
             return now + SWEEP_SECONDS
         return self._ladder.next_at()
+
+
+def _one_line(reason: str) -> str:
+    # A spider may close for any reason it likes, such as the text of a page.
+    text = "".join(char if char.isprintable() else " " for char in reason)
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."

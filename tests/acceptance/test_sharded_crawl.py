@@ -82,9 +82,8 @@ def test_a_closed_terminal_stops_cleanly(sharded: Crawl) -> None:
     sharded.start(on_a_terminal=True)
     sharded.wait_until_done(20)
     pids = list(sharded.workers().values())
-    assert sharded.terminal is not None
-    os.close(sharded.terminal)
-    assert sharded.wait() in (129, -signal.SIGHUP)
+    sharded.close_terminal()
+    assert sharded.wait() == 129
     until(lambda: all_gone(pids), "the workers to end")
     assert sharded.count("running") == 0
 
@@ -178,6 +177,13 @@ class Down(scrapy.Spider):
     sharded.start(command=command)
     assert sharded.wait() == 1
     assert sharded.count("dead") == 8
+
+
+def test_workers_that_all_crawl_one_shard_do_not_pass_for_finished(sharded: Crawl) -> None:
+    sharded.start(command=("scrapy", "crawl", "products", "-a", "shard=1", "-a", "shards=4"))
+    assert sharded.wait() == 1
+    assert "it crawled shard 1 in the place of its own" in sharded.text
+    assert sharded.text.count("-a shard={shard} -a shards={shards}") >= 3
 
 
 def test_an_unknown_spider_ends_with_one(sharded: Crawl) -> None:

@@ -18,6 +18,7 @@ from scrapy.http import JsonRequest, XmlRpcRequest
 from scrapy.http.request import NO_CALLBACK
 
 from scrapy_hexshard.components.request_codec import (
+    LIVE_PAYLOAD,
     OWN,
     TOKEN,
     CannotStoreError,
@@ -27,7 +28,6 @@ from scrapy_hexshard.components.request_codec import (
     holds_request,
     is_live,
     key_of,
-    live_payload,
 )
 from scrapy_hexshard.store.contract import check_payload
 
@@ -316,8 +316,8 @@ def test_whatever_is_stored_decodes_or_is_refused(payload):
 
 
 def test_a_live_payload_is_told_from_others():
-    assert is_live(live_payload())
-    assert holds_request(live_payload())
+    assert is_live(LIVE_PAYLOAD)
+    assert holds_request(LIVE_PAYLOAD)
     assert holds_request(stored(Request(URL)))
     for other in (None, '{"n": 1}', "[]"):
         assert not is_live(other)

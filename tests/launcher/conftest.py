@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -109,6 +112,7 @@ def launched() -> Iterator[list[Launcher]]:
             for pid in each.workers():
                 with suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
+        sys.stdout.write(each.text)  # shown if the test has failed
 
 
 @pytest.fixture
@@ -146,6 +150,14 @@ class Terminal:
     def press_ctrl_c(self) -> None:
         os.write(self._keyboard, b"\x03")
 
+    def read(self) -> bytes:
+        """What it shows next, where nobody else reads it."""
+        return os.read(self._keyboard, 65_536)
+
+    def resize(self, columns: int, lines: int) -> None:
+        size = struct.pack("HHHH", lines, columns, 0, 0)
+        fcntl.ioctl(self._keyboard, termios.TIOCSWINSZ, size)
+
     def close(self) -> None:
         """Close the window: the system hangs up on the launcher."""
         os.close(self._keyboard)
@@ -155,16 +167,29 @@ class Terminal:
 def launch_on_terminal(launched: list[Launcher]) -> Callable[..., Terminal]:
     """Run ``hexdigest-shard run`` with the given words, as the foreground job of a terminal."""
 
-    def start(*words: str, read: bool = True) -> Terminal:
+    def start(
+        *words: str,
+        read: bool = True,
+        environ: dict[str, str] | None = None,
+        size: tuple[int, int] | None = None,
+        stdout: int | None = None,
+    ) -> Terminal:
         master, slave = pty.openpty()
         command = [*script("on_terminal.py"), sys.executable, "-m", "scrapy_hexshard", "run"]
         process = subprocess.Popen(
-            [*command, *words], stdin=slave, stdout=slave, stderr=slave, env=CLEAN
+            [*command, *words],
+            stdin=slave,
+            stdout=slave if stdout is None else stdout,
+            stderr=slave,
+            env={**CLEAN, "TERM": "xterm", **(environ or {})},
         )
-        os.close(slave)
         # While somebody reads a terminal, closing it does not end it.
         launched.append(Launcher(process, master) if read else Launcher(process))
-        return Terminal(launched[-1], master)
+        terminal = Terminal(launched[-1], master)
+        if size:
+            terminal.resize(*size)
+        os.close(slave)
+        return terminal
 
     return start
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import threading
+import time
+from contextlib import suppress
+
+from support.terminal import Terminal
 
 from scrapy_hexshard.launcher.console import Console
 
@@ -61,3 +66,71 @@ def test_a_reader_that_has_gone_is_no_error():
     console.say("lost as well.")
     console.close()
     os.close(write)
+
+
+class Window:
+    """A console on a terminal with a view of one line, and what is to be seen there."""
+
+    def __init__(self, view):
+        self._ours, self._terminal = pty.openpty()
+        self.output = b""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.console = Console(self._terminal, self._terminal)
+        self.console.show_view(view)
+
+    def _read(self):
+        with suppress(OSError):
+            while data := os.read(self._ours, 65_536):
+                self.output += data
+
+    def close(self) -> list[str]:
+        self.console.close()
+        os.close(self._terminal)
+        self._reader.join()
+        os.close(self._ours)
+        return Terminal(80, 24).feed(self.output).text
+
+
+def test_a_view_stands_below_the_lines_until_it_ends(until):
+    window = Window(lambda columns, lines: ["view"])
+    window.console.show(b"before it is drawn\n")
+    until(lambda: b"view" in window.output)
+    for number in range(300):
+        window.console.show(b"line %d\n" % number)
+    until(lambda: b"line 299" in window.output)
+    window.console.end_view()
+    window.console.say("the end.")
+    lines = [f"line {number}" for number in range(300)]
+    assert window.close() == ["before it is drawn", *lines, "hexdigest-shard: the end."]
+    # Many lines come together above one view.
+    assert window.output.count(b"view") < 30
+
+
+def test_a_view_that_fails_costs_no_line_and_is_said_once(until):
+    window = Window(lambda columns, lines: {}["line"])
+    window.console.show(b"one\n")
+    until(lambda: b"failed" in window.output)
+    window.console.show(b"two\n")
+    assert window.close() == [
+        "one",
+        "hexdigest-shard: no live view, as it failed: KeyError: 'line'",
+        "two",
+    ]
+
+
+def test_a_console_without_anything_to_do_takes_no_time(until):
+    window = Window(lambda columns, lines: ["view"])
+    until(lambda: b"view" in window.output)
+    window.console.end_view()
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.25
+    assert window.close() == []
+
+
+def test_closing_removes_a_view_that_was_not_ended(until):
+    window = Window(lambda columns, lines: ["view"])
+    until(lambda: b"view" in window.output)
+    window.console.show(b"last\n")
+    assert window.close() == ["last"]

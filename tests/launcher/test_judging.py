@@ -71,7 +71,16 @@ def test_reports_may_arrive_in_any_pieces(sizes):
 
 
 @pytest.mark.parametrize(
-    "line", [b"nonsense", b"[]", b"\xff", b'{"event": "closed"}', b'{"event": 3}', b"x" * 9999]
+    "line",
+    [
+        b"nonsense",
+        b"[]",
+        b"\xff",
+        b"[" * 4000,
+        b'{"event": "closed"}',
+        b'{"event": 3}',
+        b"x" * 9999,
+    ],
 )
 def test_what_is_no_report_is_counted(line):
     reports = Reports()
@@ -115,6 +124,13 @@ def test_a_worker_is_judged_by_its_last_life_and_the_sum_of_all(lives, state):
 )
 def test_an_exit_is_named(returncode, name):
     assert exit_name(returncode) == name
+
+
+def test_a_process_that_never_ran_is_not_judged_by_an_exit_code():
+    never_ran = Life(None)
+    assert judge([never_ran]).why == "its process could not be started"
+    assert judge([Life(None, given_up=True)]).why == "its process could not be killed"
+    assert "exit code" not in summarize([Shard(0, [never_ran])])
 
 
 DIED = Life(-9, reported=True)
@@ -242,3 +258,10 @@ def test_the_table_at_the_end():
         "HexShardAddon is enabled.\n"
         "Keys given up in this run: 2. See why with: hexdigest-shard status STORE\n"
     )
+
+
+def test_a_worker_of_several_that_crawled_another_shard_than_its_own_has_failed():
+    life = Life(returncode=0, reported=True, finished=True, wrong_shard=1)
+    verdict = judge([life])
+    assert verdict.state is State.FAILED
+    assert "it crawled shard 1 in the place of its own" in verdict.why

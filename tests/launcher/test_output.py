@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from scrapy_hexshard.launcher.logs import LogFile
+
 FINISHED = ("open", "close=finished")
 RUN = (sys.executable, "-m", "scrapy_hexshard", "run", "--shards", "1", "--")
 
@@ -61,6 +63,15 @@ def test_a_log_folder_that_cannot_be_written_starts_nothing(launch, worker, tmp_
     assert run.text.startswith("hexdigest-shard: Cannot write ")
     assert "Traceback" not in run.text
     assert not run.workers()
+
+
+def test_the_mode_of_what_is_no_file_is_left_alone(tmp_path):
+    pipe = tmp_path / "shard-0000.log"
+    os.mkfifo(pipe, 0o640)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    LogFile(tmp_path, 0).close()
+    os.close(reader)
+    assert stat.S_IMODE(pipe.stat().st_mode) == 0o640
 
 
 def test_a_full_disk_is_said_once_and_the_lines_go_to_the_console(launch, worker, tmp_path):

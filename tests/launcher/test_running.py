@@ -96,10 +96,11 @@ def test_a_dry_run_shows_the_commands_but_no_proxy_and_starts_nothing(launch, tm
         environ={"PROXY_URL_1": "http://user:hushhush@host:1"},
     )
     assert run.end() == 0
-    assert run.text == (
-        f"[0] CRAWL_SHARD=0 CRAWL_SHARDS=2 PROXY_URL=<none> touch '{tmp_path}/a b 0'\n"
-        f"[1] CRAWL_SHARD=1 CRAWL_SHARDS=2 PROXY_URL=<set> touch '{tmp_path}/a b 1'\n"
-    )
+    assert sorted(run.text.splitlines()) == [
+        f"[0] CRAWL_SHARD=0 CRAWL_SHARDS=2 PROXY_URL=<none> touch '{tmp_path}/a b 0'",
+        f"[1] CRAWL_SHARD=1 CRAWL_SHARDS=2 PROXY_URL=<set> touch '{tmp_path}/a b 1'",
+        "hexdigest-shard: Without a proxy: shard 0.",
+    ]
     assert not list(tmp_path.iterdir())
 
 
@@ -145,6 +146,13 @@ def test_a_worker_is_judged_by_its_exit_and_its_last_report(launch, worker, todo
     assert run.end() == code
     assert says in run.text
     assert "Judged by exit code alone" not in run.text
+
+
+def test_a_reason_of_any_text_is_shown_short_and_on_one_line(launch, worker):
+    run = launch("--shards", "1", "--", *worker, "open", "close=\x1b[31mbad\n" + "x" * 500)
+    assert run.end() == 1
+    assert f"it closed with  [31mbad {'x' * 71}....\n" in run.text
+    assert "\x1b" not in run.text
 
 
 def test_the_table_at_the_end_adds_up_all_lives(launch, worker, tmp_path):

@@ -43,7 +43,8 @@ def act(word: str) -> None:
     action, _, value = word.partition("=")
     match action:
         case "open":
-            pipes.report("opened", pid=os.getpid(), spider="s", shard=0, shards=1)
+            shard, shards = (int(os.environ[name]) for name in ("CRAWL_SHARD", "CRAWL_SHARDS"))
+            pipes.report("opened", pid=os.getpid(), spider="s", shard=shard, shards=shards)
         case "report":
             report = json.loads(value)
             pipes.report(report.pop("event"), **report)
