@@ -5,7 +5,7 @@ Pure bookkeeping: no Scrapy, no store, no clock of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from typing import NamedTuple
 
 DONE = "done"
@@ -126,6 +126,10 @@ class Ledger:
         """A new unit for a claim."""
         unit = self._units[token] = Unit(key, token, self._ended)
         return unit
+
+    def tokens(self) -> Set[int]:
+        """Those of the open units."""
+        return self._units.keys()
 
     def get(self, token: int | None) -> Unit | None:
         """The open unit of *token*; None once it has ended."""

@@ -31,6 +31,8 @@ SHARD_KEY = "shard_key"
 
 _MARK = "hexshard"
 _VERSION = 1
+# Of a key whose request could not be stored and lives in its worker only.
+LIVE_PAYLOAD = json.dumps({_MARK: _VERSION, "live": True}, separators=(",", ":"))
 _TYPE, _VALUE = "$type", "$value"
 # These build an ordinary request and add nothing that outlives their making.
 _PLAIN_TYPES = (Request, FormRequest, JsonRequest, XmlRpcRequest)
@@ -104,14 +106,9 @@ def encode_request(request: Request, spider: Spider, key: str) -> str:
     return payload
 
 
-def live_payload() -> str:
-    """The payload of a key whose request could not be stored and lives in its worker only."""
-    return json.dumps({_MARK: _VERSION, "live": True}, separators=(",", ":"))
-
-
 def is_live(payload: str | None) -> bool:
     """Whether *payload* is that of a live request."""
-    return payload == live_payload()
+    return payload == LIVE_PAYLOAD
 
 
 def holds_request(payload: str | None) -> bool:

@@ -15,10 +15,10 @@ from twisted.internet.defer import CancelledError
 
 from scrapy_hexshard.components.event_loop import Alarm, turn
 from scrapy_hexshard.components.request_codec import (
+    LIVE_PAYLOAD,
     CannotStoreError,
     encode_request,
     key_of,
-    live_payload,
 )
 from scrapy_hexshard.components.work import Work
 from scrapy_hexshard.errors import InvalidKeyError
@@ -147,7 +147,7 @@ class StartIntake:
                 f"yield them again in the next run: {error}.",
             )
             self.live.setdefault(key, request)
-            return live_payload()
+            return LIVE_PAYLOAD
 
     def _is_new(self, key: str, payload: str) -> bool:
         request = hash(payload)

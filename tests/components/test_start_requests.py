@@ -15,7 +15,7 @@ from support.crawling import crawl, crawl_test
 from support.spiders import Never, Plain, nap, until
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore, Work, stable_owner
-from scrapy_hexshard.components.request_codec import is_live, live_payload
+from scrapy_hexshard.components.request_codec import LIVE_PAYLOAD, is_live
 
 
 def payloads(path: Any) -> dict[str, str | None]:
@@ -455,7 +455,7 @@ async def test_more_waiting_live_keys_than_are_ever_held_do_not_hold_up_the_othe
     store_path, origin, monkeypatch
 ):
     monkeypatch.setattr("scrapy_hexshard.components.feed.MAX_WAITING", 2)
-    live = [Work(f"{origin}/ok?live={n}", live_payload(), priority=1) for n in range(50)]
+    live = [Work(f"{origin}/ok?live={n}", LIVE_PAYLOAD, priority=1) for n in range(50)]
     settings = {"HEXSHARD_MAX_UNITS": 4}
     crawled = await crawl(store_path, Starts, [*live, f"{origin}/ok?plain"], settings)
     assert crawled.reason == "unfinished"
