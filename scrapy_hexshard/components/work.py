@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import monotonic
@@ -22,12 +22,13 @@ from scrapy_hexshard.components.store_thread import StoreThread
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import HexShardError
 from scrapy_hexshard.store import open_store
-from scrapy_hexshard.store.contract import Claim, Settlement, WorkStore
+from scrapy_hexshard.store.contract import Claim, Settlement, State, WorkStore
 from scrapy_hexshard.units import Ledger, Unit, Verdict
 
 logger = logging.getLogger(__name__)
 
 MANY_REQUESTS = 1000
+EXTENT_SECONDS = 5.0
 FORCED_STOP_SECONDS = 5.0  # how long a forced stop may take to give its claims back
 
 
@@ -74,6 +75,8 @@ class Work:
         self._attempt_ended: list[Callable[[int, bool], None]] = []
         self._encoder = ScrapyJSONEncoder()
         self._warned: set[str] = set()
+        self._extent: dict[str, int] = {}
+        self._extent_at = 0.0
         self._thread: StoreThread | None = None
         self._closed = False
         self._patient_until = 0.0
@@ -140,6 +143,7 @@ class Work:
             active = self._state.active_tokens()
             for unit in self._ledger.end_overdue(active, monotonic(), self.config.unit_timeout):
                 logger.warning("%s made no progress for HEXSHARD_UNIT_TIMEOUT.", unit.key)
+            self._look_at_extent()
         self._leave_what_hangs()
 
     def stopping(self) -> None:
@@ -338,7 +342,18 @@ class Work:
 
     def report(self) -> dict[str, int]:
         """The totals, for the launcher."""
-        return {**asdict(self.totals), "running": self.open_units}
+        return {**asdict(self.totals), "running": self.open_units, **self._extent}
+
+    def _look_at_extent(self) -> None:
+        """Learn from time to time how much of the shard is left, for the launcher to show."""
+        if monotonic() >= self._extent_at:
+            self._extent_at = monotonic() + EXTENT_SECONDS
+            counted = self.thread.call(lambda store: store.counts())
+            counted.addCallbacks(self._extent_seen, self.store_failed)
+
+    def _extent_seen(self, counts: Mapping[State, int]) -> None:
+        keys = sum(counts.values())
+        self._extent = {"keys": keys, "open": keys - counts[State.DONE] - counts[State.DEAD]}
 
 
 def _settlement(claim: Claim, verdict: Verdict, unit: Unit) -> Settlement:

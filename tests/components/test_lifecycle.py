@@ -387,6 +387,9 @@ class Pages(scrapy.Spider):
     }
     assert {event["event"] for event in progress} == {"progress"}
     assert progress[0]["running"] > 0
+    # How much there is, and is left, for a launcher that knows no store.
+    assert progress[-1]["keys"] == closed.pop("keys") == 7
+    assert 0 <= closed.pop("open") <= 7
     assert closed == {
         "event": "closed",
         "reason": "finished",

@@ -57,7 +57,7 @@ def test_nothing_is_running_once_the_spider_has_closed():
 
 @pytest.fixture
 def worker() -> Worker:
-    spec = ProcessSpec(3, ("true",), {}, frozenset())
+    spec = ProcessSpec(3, ("true",), {"CRAWL_SHARDS": "4"}, frozenset())
     output = ShardOutput(3, Redactor(()), Console(-1, -1))
     return Worker(spec, output, Restarts(0, 1.0), 1.0)
 
