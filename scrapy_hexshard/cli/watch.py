@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from threading import Event
 
 from scrapy_hexshard.cli.watched_store import StoreObserver, StoreSight
 from scrapy_hexshard.launcher import live_words as words
@@ -54,22 +57,34 @@ def _watch_on_terminal(read: Read, seconds: float) -> None:
         return painter.lines(sight.picture(height), width, height)
 
     screen = Screen(lines, partial(terminal_size, 1))
-    try:
+    with _interruption() as interrupted:
         while sight.progress.open:
             _write(screen.paint())
-            _sleep(seconds, screen)
+            _sleep(seconds, screen, interrupted)
+            if interrupted.is_set():
+                raise KeyboardInterrupt
             sight = observer.look(time.monotonic(), read())
-    except KeyboardInterrupt:
-        _write(screen.paint(anew=False))  # over the ^C
-        raise
     _write(screen.clear())
 
 
-def _sleep(seconds: float, screen: Screen) -> None:
+@contextmanager
+def _interruption() -> Iterator[Event]:
+    """Inside, Ctrl-C only sets the event: half of a view would otherwise be left behind."""
+    event = Event()
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: event.set())
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _sleep(seconds: float, screen: Screen, interrupted: Event) -> None:
     until = time.monotonic() + seconds
-    while (rest := until - time.monotonic()) > 0:
-        time.sleep(min(rest, _LONGEST_SLEEP))
-        _write(screen.paint(anew=False))
+    while (rest := until - time.monotonic()) > 0 and not interrupted.is_set():
+        interrupted.wait(min(rest, _LONGEST_SLEEP))
+        _write(screen.paint(anew=False))  # over the ^C, or for another size
 
 
 def _write(data: bytes) -> None:
