@@ -86,6 +86,7 @@ def crawl_and_check(run: Run, folder: Path, *, kill: bool) -> int:
     with open_shop(*options) as address:
         replace(run, port=int(address.rpartition(":")[2])).save(folder)
         print(f"A shop of {run.products} products is open at {address}.", flush=True)
+        print("Kill a worker with -9 if you like, by the process id in its first line.", flush=True)
         with start_launcher(run, folder, address) as launcher:
             pass_signals_on(launcher)
             killed = watch(launcher, run, log, kill=kill)
@@ -136,19 +137,20 @@ def pass_signals_on(launcher: subprocess.Popen[bytes]) -> None:
 def watch(launcher: subprocess.Popen[bytes], run: Run, log: Path, *, kill: bool) -> bool:
     """Wait for the launcher; whether a worker was killed on the way."""
     asked = 0
-    announced = killed = False
+    killed = False
+    # What is said while it runs would disturb the launcher's live view.
+    said = ""
     with log.open() as requests:
         while not has_ended(launcher):
             asked += sum(1 for _ in requests)
             workers = workers_of(launcher.pid)
-            if not announced and len(workers) == run.shards:
-                announced = True
-                print(f"Kill one if you like: kill -9 {workers[0]}", flush=True)
             if kill and not killed and workers and asked > run.products * REQUESTS_PER_PRODUCT / 2:
                 killed = True
                 shard, pid = next(iter(workers.items()))
                 os.kill(pid, signal.SIGKILL)
-                print(f"Killed {pid}, the worker of shard {shard}, half-way.", flush=True)
+                said = f"Killed {pid}, the worker of shard {shard}, half-way."
+    if said:
+        print(said, flush=True)
     return killed
 
 
