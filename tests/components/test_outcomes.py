@@ -11,35 +11,9 @@ from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.exceptions import CloseSpider, DropItem, IgnoreRequest
 from scrapy.http import TextResponse
 from scrapy.pipelines.files import FilesPipeline
-from scrapy.utils.asyncio import call_later, is_asyncio_available
-from scrapy.utils.defer import maybe_deferred_to_future
+from scrapy.utils.asyncio import is_asyncio_available
 from support.crawling import Crawl, crawl, crawl_test
-from twisted.internet.defer import Deferred
-
-
-async def nap(seconds: float) -> None:
-    slept: Deferred[None] = Deferred()
-    call_later(seconds, slept.callback, None)
-    await maybe_deferred_to_future(slept)
-
-
-class Plain(Spider):
-    """One item per page."""
-
-    name = "plain"
-
-    def parse(self, response: Any) -> Any:
-        yield {"n": 1}
-
-    def follow(self, response: Any, path: str, **options: Any) -> Request:
-        return Request(response.urljoin(path), **options)
-
-
-class Never(Plain):
-    """Its callback must not be called."""
-
-    def parse(self, response: Any) -> Any:
-        raise AssertionError("the callback was called")
+from support.spiders import Never, Plain, nap
 
 
 async def one(
