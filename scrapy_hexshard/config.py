@@ -17,7 +17,7 @@ from scrapy_hexshard.sharding import (
     parse_number,
 )
 
-Follow = Literal["unit", "drop"]
+Follow = Literal["unit", "key", "drop"]
 Empty = Literal["done", "fail"]
 
 DEFAULT_LEASE_SECONDS = 120.0
@@ -101,7 +101,7 @@ class Config:
             ),
             permanent_http=read.statuses("HEXSHARD_PERMANENT_HTTP", (404, 410)),
             empty=cast("Empty", read.choice("HEXSHARD_EMPTY", "done", ("done", "fail"))),
-            follow=cast("Follow", read.choice("HEXSHARD_FOLLOW", "unit", ("unit", "drop"))),
+            follow=cast("Follow", read.choice("HEXSHARD_FOLLOW", "unit", ("unit", "key", "drop"))),
             items=read.boolean("HEXSHARD_ITEMS", False),
             share_rate=read.boolean("HEXSHARD_SHARE_RATE", False),
         )

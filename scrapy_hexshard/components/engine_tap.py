@@ -70,6 +70,9 @@ class Listener(Protocol):
     def requested(self, unit: Unit) -> None:
         """*unit* has one more request, which the scheduler has accepted."""
 
+    def follow(self, unit: Unit, request: Request) -> bool:
+        """Whether *request*, which a callback of *unit* yields, becomes a key of its own."""
+
 
 class _Visit:
     """One result on its way through the spider."""
@@ -308,6 +311,8 @@ class EngineTap:
             return None
         visit.yielded += 1
         unit.moved()
+        if is_request and self._listener.follow(unit, output):
+            return None
         if is_request:
             # A spider may also have copied the meta of another unit's response.
             output = of_unit(output, unit.token)

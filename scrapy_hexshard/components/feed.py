@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from time import monotonic
 from typing import Any
 
@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.event_loop import Alarm
+from scrapy_hexshard.components.other_shards import Others, OtherShards
 from scrapy_hexshard.components.request_codec import (
     OWN,
     PayloadIsNoRequestError,
@@ -25,13 +26,15 @@ from scrapy_hexshard.components.request_codec import (
     of_unit,
 )
 from scrapy_hexshard.components.start_intake import StartIntake
+from scrapy_hexshard.components.store_thread import Claimed
 from scrapy_hexshard.components.work import Work
-from scrapy_hexshard.store.contract import Claim, OpenWork, Settlement
+from scrapy_hexshard.store.contract import Claim, OpenShard, OpenWork, Settlement
 from scrapy_hexshard.units import Unit
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0  # how often to ask for keys that other workers of the shard hold
+OTHERS_SECONDS = 0.5  # how often to ask for keys that other shards may have found
 MAX_WAITING = 1000
 
 
@@ -53,6 +56,10 @@ class Feed:
         self._claiming = False
         self._left = False  # by the engine, which takes nothing more
         self._open: OpenWork | None = None  # what was left at the last empty claim
+        self._shards: Sequence[OpenShard] = ()  # at the same moment, if they matter
+        self._others = OtherShards(
+            work.config.shard.index, work.config.lease_seconds, monotonic()
+        )
         self._ask_at = 0.0
         self._capacity = work.config.max_units
         self._intake = StartIntake(work, self._spider, crawler.stats, self._started, self.changed)
@@ -111,9 +118,23 @@ class Feed:
                 next(iter(self._waiting)),
             )
             self._work.stop("unfinished")
+        elif self._judge_others() is Others.MISSING:
+            self._shards_missing()
         if self._intake.error is not None:
             self._work.reason = "start_error"
             raise self._intake.error
+
+    def _shards_missing(self) -> None:
+        keys = sum(each.keys for each in self._shards)
+        shards = ", ".join(str(each.shard) for each in self._shards)
+        detail = f"{keys} keys are left in shards without a worker: {shards}"
+        logger.error(
+            "%s. Their pages may have links for this shard, so it is not finished. Start all %d "
+            "shards, then this one goes on.",
+            detail,
+            self._work.config.shard.count,
+        )
+        self._work.stop("shards_missing", detail)
 
     async def _read(self, start: AsyncIterator[Any]) -> None:
         await self._intake.read(start)
@@ -152,18 +173,21 @@ class Feed:
             return
         self._claiming = True
         self._ask_at = monotonic() + POLL_SECONDS
-        self._work.thread.claim(room).addCallbacks(self._claimed, self._claim_failed)
+        claimed = self._work.thread.claim(room, look_around=self._work.links.led_elsewhere)
+        claimed.addCallbacks(self._claimed, self._claim_failed)
 
     def _enough_wait(self) -> bool:
         return self._intake.reading and len(self._waiting) >= MAX_WAITING
 
-    def _claimed(self, answer: tuple[list[Claim], OpenWork | None]) -> None:
-        claims, self._open = answer
+    def _claimed(self, answer: Claimed) -> None:
+        claims, self._open, self._shards = answer
         self._claiming = False
         if claims:
             self._ask_at = 0.0
         elif self._open and self._open.next_in is not None:
             self._ask_at = monotonic() + min(max(self._open.next_in, 0.05), POLL_SECONDS)
+        elif self._shards:
+            self._ask_at = monotonic() + OTHERS_SECONDS
         for claim in claims:
             self._place(claim)
         self._alarm.ring()
@@ -209,7 +233,11 @@ class Feed:
         if busy or self._ready or self._open is None:
             return False
         left = self._open.pending + self._open.running + self._open.failed
-        return left <= len(self._waiting)
+        return left <= len(self._waiting) and self._judge_others() is not Others.AT_WORK
+
+    def _judge_others(self) -> Others:
+        """What other shards do; of interest only where pages may bring keys of other shards."""
+        return self._others.judge(self._shards, monotonic())
 
     # Requests.
 

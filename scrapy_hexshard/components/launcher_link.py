@@ -12,6 +12,7 @@ from scrapy_hexshard.sharding import ShardSpec
 
 FORCE_AFTER_SECONDS = 2.5
 KILL_AFTER_SECONDS = 10.0
+MAX_DETAIL = 400  # characters, of which each may take six bytes in a report
 
 
 @cache
@@ -44,9 +45,10 @@ class LauncherLink:
             self._last = totals
             self._pipes.report("progress", **totals)
 
-    def closed(self, reason: str, totals: dict[str, int]) -> None:
-        """The crawl has ended for *reason*."""
-        self._pipes.report("closed", reason=reason, **totals)
+    def closed(self, reason: str, detail: str | None, totals: dict[str, int]) -> None:
+        """The crawl has ended for *reason*; *detail* says more of it."""
+        told = {} if detail is None else {"detail": detail[:MAX_DETAIL]}
+        self._pipes.report("closed", reason=reason, **told, **totals)
 
 
 def _stop_this_process() -> None:

@@ -29,6 +29,8 @@ TOKEN = "hexshard_token"  # noqa: S105 - a fencing number, not a secret
 OWN = "hexshard_own"  # the request of the key itself, its retries and redirects included
 SHARD_KEY = "shard_key"
 
+MAX_PRIORITY = 2**31 - 1
+
 _MARK = "hexshard"
 _VERSION = 1
 # Of a key whose request could not be stored and lives in its worker only.
@@ -85,6 +87,11 @@ def of_unit(request: Request, token: int) -> Request:
         request = request.copy()
     request.meta[TOKEN] = token
     return request
+
+
+def stored_priority(request: Request) -> int:
+    """The priority of *request* as a store takes it."""
+    return max(-MAX_PRIORITY, min(request.priority, MAX_PRIORITY))
 
 
 def encode_request(request: Request, spider: Spider, key: str) -> str:

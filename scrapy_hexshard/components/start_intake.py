@@ -19,6 +19,7 @@ from scrapy_hexshard.components.request_codec import (
     CannotStoreError,
     encode_request,
     key_of,
+    stored_priority,
 )
 from scrapy_hexshard.components.work import Work
 from scrapy_hexshard.errors import InvalidKeyError
@@ -29,7 +30,6 @@ from scrapy_hexshard.store.contract import Work as StoredWork
 logger = logging.getLogger(__name__)
 
 BATCH = 500
-MAX_PRIORITY = 2**31 - 1
 SLICE_SECONDS = 0.02  # a start() without a pause must not hold the event loop for longer
 
 
@@ -59,6 +59,8 @@ class StartIntake:
         self._unstored: dict[str, StoredWork] = {}
         self._storing: dict[str, StoredWork] = {}
         self._room = Alarm()
+        # Where links are keys, a shard without a worker is told from one without keys by these.
+        self._for_all = work.config.follow == "key"
         # Hashes, for the keys may be millions: of the key, and of the request it came with.
         self._seen: dict[int, int] = {}
         self._warned: set[str] = set()
@@ -125,21 +127,23 @@ class StartIntake:
             self._warn_once("invalid", f"A start request is skipped, as others will be: {error}")
             return
         shard = self._work.config.shard
-        if digest_owner(digest(key), shard.count) != shard.index:
+        owned = digest_owner(digest(key), shard.count) == shard.index
+        payload = self._payload(request, key, owned) if owned or self._for_all else None
+        if payload is None:
             self._stats.inc_value("hexshard/unowned")
             return
-        payload = self._payload(request, key)
         if not self._is_new(key, payload):
             return
         self._on_request(key)
-        priority = max(-MAX_PRIORITY, min(request.priority, MAX_PRIORITY))
-        self._unstored[key] = StoredWork(key, payload, priority)
+        self._unstored[key] = StoredWork(key, payload, stored_priority(request))
         self._store()
 
-    def _payload(self, request: Request, key: str) -> str:
+    def _payload(self, request: Request, key: str, owned: bool) -> str | None:
         try:
             return encode_request(request, self._spider, key)
         except CannotStoreError as error:
+            if not owned:
+                return None  # it lives in the worker that owns it, from its own start()
             self._stats.inc_value("hexshard/live_only")
             self._warn_once(
                 "live",

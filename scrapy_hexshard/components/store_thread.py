@@ -11,16 +11,23 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from scrapy.utils.asyncio import is_asyncio_available
 from twisted.internet.defer import Deferred
 
 from scrapy_hexshard.errors import HexShardError, StoreError
-from scrapy_hexshard.store.contract import Claim, OpenWork, Settled, Settlement, WorkStore
+from scrapy_hexshard.store.contract import (
+    Claim,
+    OpenShard,
+    OpenWork,
+    Settled,
+    Settlement,
+    WorkStore,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +44,14 @@ class Rank(IntEnum):
     OTHER = 1
     CLAIM = 2
     CLOSE = 3
+
+
+class Claimed(NamedTuple):
+    """What a claim brought, and if that is nothing, what was left at that moment."""
+
+    claims: list[Claim]
+    open: OpenWork | None = None
+    shards: Sequence[OpenShard] = ()
 
 
 @dataclass(slots=True)
@@ -87,12 +102,13 @@ class StoreThread(threading.Thread):
         """The result of *operation*, once it is durable; fails with a HexShardError."""
         return self._submit(_Call(rank, operation, Deferred()))
 
-    def claim(self, limit: int) -> Deferred[tuple[list[Claim], OpenWork | None]]:
-        """Up to *limit* claims; with none, what of the shard is still open."""
+    def claim(self, limit: int, *, look_around: bool = False) -> Deferred[Claimed]:
+        """Up to *limit* claims; with none, what is still open, if asked for of all shards."""
 
-        def operation(store: WorkStore) -> tuple[list[Claim], OpenWork | None]:
-            claims = store.claim(limit, self._lease_seconds)
-            return claims, None if claims else store.open_work()
+        def operation(store: WorkStore) -> Claimed:
+            if claims := store.claim(limit, self._lease_seconds):
+                return Claimed(claims)
+            return Claimed([], store.open_work(), store.open_shards() if look_around else ())
 
         return self.call(operation, Rank.CLAIM)
 
@@ -207,7 +223,7 @@ class StoreThread(threading.Thread):
             if call.settlement is not None:
                 self._held.pop(call.settlement.claim.token, None)
             elif call.rank is Rank.CLAIM:
-                self._held.update((claim.token, claim) for claim in result[0])
+                self._held.update((claim.token, claim) for claim in result.claims)
 
     def _renew(self, store: WorkStore) -> None:
         self._renew_at = time.monotonic() + self._lease_seconds / 3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
-from scrapy import Spider
+from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy.utils.serialize import ScrapyJSONEncoder
@@ -18,11 +18,13 @@ from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.engine_tap import EngineTap
+from scrapy_hexshard.components.links import Links
 from scrapy_hexshard.components.store_thread import StoreThread
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import HexShardError
 from scrapy_hexshard.store import open_store
 from scrapy_hexshard.store.contract import Claim, Settlement, State, WorkStore
+from scrapy_hexshard.store.contract import Work as StoredWork
 from scrapy_hexshard.units import Ledger, Unit, Verdict
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,7 @@ class Work:
         self.config = config
         self.totals = Totals()
         self.reason: str | None = None  # overrides Scrapy's: Scrapy would call it finished
+        self.detail: str | None = None  # what else to tell the launcher of it
         self.settling = 0
         self.idle = False  # set by the feed: nothing is left to claim or to wait for
         self.feed: FeedListener | None = None
@@ -74,6 +77,7 @@ class Work:
         self._claims: dict[int, Claim] = {}
         self._attempt_ended: list[Callable[[int, bool], None]] = []
         self._encoder = ScrapyJSONEncoder()
+        self.links = Links(crawler, config.shard, all_links=config.follow == "key")
         self._warned: set[str] = set()
         self._extent: dict[str, int] = {}
         self._extent_at = 0.0
@@ -151,9 +155,10 @@ class Work:
         if self._thread is not None and self._once("stopping"):
             self._thread.call(lambda store: store.stopping()).addErrback(self.store_failed)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, detail: str | None = None) -> None:
         """Close the spider for a reason that is not *finished*."""
-        self.reason = self.reason or reason
+        if self.reason is None:
+            self.reason, self.detail = reason, detail
         self._close_spider(reason)
 
     async def close(self, reason: str) -> None:
@@ -218,15 +223,17 @@ class Work:
     def _unit_ended(self, unit: Unit) -> None:
         claim = self._claims.pop(unit.token)
         verdict = unit.verdict(empty_fails=self.config.empty == "fail")
+        found = self.links.found(unit.token)
         self._forget_attempt(unit.token, verdict.failed)
         if self.feed is not None:
             self.feed.room()
         if verdict.interrupted or self._closed:
             return  # closing gives it back
         self.settling += 1
-        settled = self.thread.settle(_settlement(claim, verdict, unit))
+        settlement = _settlement(claim, verdict, unit, found)
+        settled = self.thread.settle(settlement)
         settled.addCallbacks(
-            partial(self._settled, claim=claim, verdict=verdict, unit=unit), self.store_failed
+            partial(self._settled, settlement=settlement, verdict=verdict), self.store_failed
         )
         settled.addBoth(self._settlement_over)
 
@@ -235,16 +242,18 @@ class Work:
         if self.feed is not None:
             self.feed.changed()
 
-    def _settled(self, applied: bool, claim: Claim, verdict: Verdict, unit: Unit) -> None:
+    def _settled(self, applied: bool, settlement: Settlement, verdict: Verdict) -> None:
         if not applied:
             self._count("stale")
             return
-        totals = self.totals
+        totals, claim = self.totals, settlement.claim
         if not verdict.failed:
             totals.done += 1
-            totals.items += len(unit.items)
+            totals.items += len(settlement.items)
             self._count("done")
-            self._count("items", len(unit.items))
+            self._count("items", len(settlement.items))
+            if settlement.discovered:
+                self._count("links", len(settlement.discovered))
         elif verdict.permanent or self.config.retry.is_last(claim.attempt):
             totals.dead += 1
             totals.faults += not verdict.permanent or _blames_payload(verdict)
@@ -271,6 +280,7 @@ class Work:
         for token in tokens:
             self._claims.pop(token, None)
             self._ledger.forget(token)
+            self.links.found(token)
             self._forget_attempt(token, failed=True)
         if self.feed is not None:
             self.feed.lost(set(tokens))
@@ -289,7 +299,8 @@ class Work:
         self.stop("store_error")
 
     def _report_store(self, error: BaseException | None) -> None:
-        self.reason = self.reason or "store_error"
+        if self.reason is None:
+            self.reason, self.detail = "store_error", str(error)
         if self._once("store failed"):
             logger.error("The store failed, so this worker stops: %s", error)
 
@@ -321,12 +332,15 @@ class Work:
             logger.warning("An item of %s cannot be stored as JSON: %s", unit.key, error)
             unit.fail(f"item: {type(error).__name__}")
 
+    def follow(self, unit: Unit, request: Request) -> bool:
+        return self.links.take(unit, request)
+
     def requested(self, unit: Unit) -> None:
         if unit.requests == MANY_REQUESTS and self._once("many requests"):
             logger.warning(
                 "%s has made %d requests and is one unit of work: a failure repeats them all, and "
-                "one worker makes them all. Where each page can stand alone, make it a key: yield "
-                "it from start(), or load it.",
+                "one worker makes them all. Where each page can stand alone, make it a key: with "
+                "HEXSHARD_FOLLOW = 'key' every link is one; or give meta['shard_key'] to some.",
                 unit.key,
                 MANY_REQUESTS,
             )
@@ -356,10 +370,12 @@ class Work:
         self._extent = {"keys": keys, "open": keys - counts[State.DONE] - counts[State.DEAD]}
 
 
-def _settlement(claim: Claim, verdict: Verdict, unit: Unit) -> Settlement:
+def _settlement(
+    claim: Claim, verdict: Verdict, unit: Unit, found: Sequence[StoredWork]
+) -> Settlement:
     if verdict.failed:
         return Settlement.fail(claim, verdict.outcome, permanent=verdict.permanent)
-    return Settlement.complete(claim, verdict.outcome, items=unit.items)
+    return Settlement.complete(claim, verdict.outcome, items=unit.items, discovered=found)
 
 
 def _blames_payload(verdict: Verdict) -> bool:

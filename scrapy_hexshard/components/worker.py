@@ -78,10 +78,11 @@ class WorkerExtension:
         """Give back what is open and say how it ended."""
         if self._housekeeping.running:
             self._housekeeping.stop()
+        detail = None
         if self.work is not None:
             await self.work.close(reason)
-            reason = self.work.reason or reason
-        self._link.closed(reason, self._totals())
+            reason, detail = self.work.reason or reason, self.work.detail
+        self._link.closed(reason, detail, self._totals())
         if self._link.dropped:
             self._stats.set_value("hexshard/status_dropped", self._link.dropped)
 

@@ -49,6 +49,7 @@ class Reports:
     def __init__(self) -> None:
         self.heard = False  # the worker has opened a spider, and says so
         self.reason: str | None = None  # why the spider closed; not `finished`, if any was not
+        self.detail: str | None = None  # what it says beside that reason
         self.shard: int | None = None  # the one it works, as it says
         self.unreadable = 0
         self.extent: Extent | None = None  # None while the worker has not told it
@@ -89,7 +90,7 @@ class Reports:
                 self._current = _totals(report)
                 self._open -= 1
                 if self.reason in {None, FINISHED}:
-                    self.reason = reason
+                    self.reason, self.detail = reason, report.get("detail")
             case _:
                 self.unreadable += 1
                 return

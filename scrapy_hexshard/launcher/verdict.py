@@ -18,6 +18,7 @@ class Life:
     reported: bool = False  # it opened a spider, and said so
     finished: bool = False  # it said that its shard is finished
     reason: str | None = None
+    detail: str | None = None  # what the worker said beside its reason
     totals: Totals = field(default_factory=Totals)
     unreadable: int = 0  # reports that made no sense
     wrong_shard: int | None = None  # what it crawled in the place of its own shard
@@ -64,7 +65,7 @@ def _failure(last: Life) -> str | None:
     if last.returncode != 0:
         return f"its process {_end(last)}"
     if not last.succeeded:
-        return _unfinished(last.reason)
+        return _unfinished(last)
     if last.wrong_shard is not None:
         return (
             f"it crawled shard {last.wrong_shard} in the place of its own; write "
@@ -97,7 +98,8 @@ def _end(life: Life) -> str:
     return f"ended with {exit_name(life.returncode)}"
 
 
-def _unfinished(reason: str | None) -> str:
-    if reason in {None, FINISHED}:
+def _unfinished(life: Life) -> str:
+    if life.reason in {None, FINISHED}:
         return "it ended without saying why, so its shard may not be finished"
-    return f"its shard is not finished: it closed with {reason}"
+    detail = f" ({life.detail.rstrip('.')})" if life.detail else ""
+    return f"its shard is not finished: it closed with {life.reason}{detail}"

@@ -12,6 +12,7 @@ from scrapy_hexshard.launcher.verdict import Life, Verdict, judge
 from scrapy_hexshard.sharding import SHARDS_VARIABLE
 
 MAX_REASON = 80  # characters shown
+MAX_DETAIL = 300
 
 SWEEP_SECONDS = 0.05  # how often to look whether the rest of a process group has gone
 
@@ -143,7 +144,8 @@ class Worker:
             returncode=child.returncode if child else None,
             reported=reports.heard,
             finished=reports.finished,
-            reason=_one_line(self.output.redactor.hide_text(reports.reason or "")) or None,
+            reason=self._shown(reports.reason, MAX_REASON),
+            detail=self._shown(reports.detail, MAX_DETAIL),
             totals=reports.totals,
             unreadable=reports.unreadable,
             wrong_shard=reports.shard if self._is_another(reports.shard) else None,
@@ -154,6 +156,12 @@ class Worker:
         )
         self.lives.append(life)
         return life
+
+    def _shown(self, text: object, limit: int) -> str | None:
+        # A spider may close for any reason it likes, such as the text of a page.
+        line = "".join(char if char.isprintable() else " " for char in str(text or ""))
+        line = self.output.redactor.hide_text(line)
+        return (line if len(line) <= limit else f"{line[:limit]}...") or None
 
     def _is_another(self, shard: int | None) -> bool:
         # The only worker of a launcher may well work some shard of a crawl on many machines.
@@ -167,9 +175,3 @@ class Worker:
         if not self.child.leader_lives:
             return now + SWEEP_SECONDS
         return self._ladder.next_at()
-
-
-def _one_line(reason: str) -> str:
-    # A spider may close for any reason it likes, such as the text of a page.
-    text = "".join(char if char.isprintable() else " " for char in reason)
-    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."

@@ -161,6 +161,14 @@ class ShardCounts(NamedTuple):
     counts: Mapping[State, int]
 
 
+class OpenShard(NamedTuple):
+    """A shard with keys that have not ended."""
+
+    shard: int
+    keys: int
+    seen: float | None  # seconds since a worker that did not finish it was last seen; None: never
+
+
 class WorkStore(ABC):
     """One crawl's keys, as seen by one worker of one shard. Usable from several threads.
 
@@ -240,6 +248,10 @@ class WorkStore(ABC):
     @abstractmethod
     def open_work(self) -> OpenWork:
         """What of this shard may still become claimable, and when; false when nothing may."""
+
+    @abstractmethod
+    def open_shards(self) -> list[OpenShard]:
+        """Every shard whose keys have not all ended, in order: their pages may bring more keys."""
 
     @abstractmethod
     def item_lines(self) -> Iterator[str]:

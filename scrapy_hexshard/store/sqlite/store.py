@@ -17,6 +17,7 @@ from scrapy_hexshard.store.batches import key_batches
 from scrapy_hexshard.store.clock import StoreClock
 from scrapy_hexshard.store.contract import (
     Claim,
+    OpenShard,
     OpenWork,
     Settled,
     Settlement,
@@ -164,6 +165,13 @@ class SQLiteWorkStore(WorkStore):
         if own is not None:
             waits.append((own - now) / 1000 if own > now else OWN_LAPSED)
         return OpenWork(pending, running, failed, min(waits, default=None))
+
+    def open_shards(self) -> list[OpenShard]:
+        rows = self._db.rows(_SQL["open_shards"])
+        return [
+            OpenShard(shard, keys, seen and max(0, self._clock.now(stored) - seen) / 1000)
+            for shard, keys, seen, stored in rows
+        ]
 
     def item_lines(self) -> Iterator[str]:
         last = 0

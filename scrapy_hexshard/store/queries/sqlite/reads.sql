@@ -27,5 +27,14 @@ SELECT pending, running, failed,
 FROM counts
 WHERE shard = :shard;
 
+-- name: open_shards
+SELECT shard, pending + running + failed,
+  (SELECT max(heartbeat) FROM workers
+   WHERE workers.shard = counts.shard AND reason IS NOT 'finished'),
+  (SELECT now FROM sequence)
+FROM counts
+WHERE pending + running + failed > 0
+ORDER BY shard;
+
 -- name: items
 SELECT id, item FROM items WHERE id > ? ORDER BY id LIMIT ?;
