@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import signal
 
+import pytest
+
 # A run under nohup, or in the background of a script, ignores these, and so would every process it
 # starts: the tests of stopping would wait for something that cannot happen.
 for _number in (signal.SIGHUP, signal.SIGINT):
@@ -9,3 +11,9 @@ for _number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(
             _number, signal.default_int_handler if _number is signal.SIGINT else signal.SIG_DFL
         )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--long-faults", action="store_true", help="run the fault suite in its long form"
+    )
