@@ -26,7 +26,6 @@ class LauncherLink:
 
     def __init__(self, pipes: LauncherPipes) -> None:
         self._pipes = pipes
-        self._last: dict[str, int] = {}
 
     @property
     def dropped(self) -> int:
@@ -40,10 +39,8 @@ class LauncherLink:
         self._pipes.report("opened", pid=os.getpid(), **facts)
 
     def progress(self, totals: dict[str, int]) -> None:
-        """The totals so far; the same ones are not sent twice."""
-        if totals != self._last:
-            self._last = totals
-            self._pipes.report("progress", **totals)
+        """The totals so far. That they come at all says that the event loop turns."""
+        self._pipes.report("progress", **totals)
 
     def closed(self, reason: str, detail: str | None, totals: dict[str, int]) -> None:
         """The crawl has ended for *reason*; *detail* says more of it."""

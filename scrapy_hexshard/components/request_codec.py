@@ -203,6 +203,9 @@ def _encode(value: Any) -> Any:
     if type(value) is dict:
         return _encode_dict(value)
     encoder = _ENCODERS.get(type(value))
+    if encoder is None and isinstance(value, str) and type(value).__module__ == "lxml.etree":
+        # The text of a link, as Scrapy's extractors return it, still knows its element.
+        return str(value)
     if encoder is None:
         raise CannotStoreError(f"it holds a {type(value).__name__}")
     return encoder(value)

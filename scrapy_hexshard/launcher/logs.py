@@ -7,45 +7,14 @@ import re
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
-from stat import S_ISREG
 
-from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.lines import RedactedLines
+from scrapy_hexshard.launcher.log_file import LogFile
 from scrapy_hexshard.redaction import Redactor
 
 _READ_BYTES = 65_536
 _NOTEWORTHY = re.compile(rb"(?:^|[\s\[])(?:WARNING|ERROR|CRITICAL)(?=[]:\s])")
-
-
-class LogFile:
-    """The log of one shard, appended to; only its owner can read it."""
-
-    def __init__(self, folder: Path, shard: int) -> None:
-        self._path = folder / f"shard-{shard:04}.log"
-        self.failure: str | None = None  # why lines could not be written
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self._path, flags, 0o600)
-            # It may be there already, readable for all; but a link to /dev/null is left alone.
-            if S_ISREG(os.fstat(self._fd).st_mode):
-                os.fchmod(self._fd, 0o600)
-        except OSError as error:
-            raise LaunchError(f"Cannot write {self._path}: {error.strerror}.") from None
-
-    def write(self, data: bytes) -> None:
-        """Append *data*; what keeps it from being written is remembered, not raised."""
-        try:
-            while data:
-                data = data[os.write(self._fd, data) :]
-        except OSError as error:
-            self.failure = f"cannot write {self._path}: {error.strerror}"
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
 
 
 class ShardOutput:
@@ -58,6 +27,7 @@ class ShardOutput:
         self, shard: int, redactor: Redactor, console: Console, log: LogFile | None = None
     ) -> None:
         self.redactor = redactor
+        self.bytes_read = 0
         self._console = console
         self._log = log
         self._prefix = f"[{shard}] ".encode()
@@ -88,6 +58,7 @@ class ShardOutput:
         lines = RedactedLines(self.redactor)
         with suppress(OSError):
             while data := os.read(fd, _READ_BYTES):
+                self.bytes_read += len(data)
                 self._take(list(lines.feed(data)))
         os.close(fd)
         self._take([lines.end()])

@@ -32,6 +32,11 @@ class Totals:
         """Attempts that came to an end, good or bad."""
         return self.done + self.failed + self.dead
 
+    @property
+    def moves(self) -> int:
+        """A number that grows with all that counts as progress."""
+        return self.settled + self.released + self.items + self.pages
+
 
 class Extent(NamedTuple):
     """The keys of a shard in its store, and those of them that are neither done nor dead."""

@@ -16,7 +16,8 @@ BOOT_SECONDS = 60.0
 class Restarts:
     """Decides on the restarts of one worker.
 
-    *allowed* lives in a row may settle nothing before it is given up; 0 means no restart at all.
+    *allowed* lives in a row may settle nothing before it is given up; 0 means no restart at all,
+    but for a life that was stopped because it stalled: it always has one chance more.
     The delay doubles with each of them, up to *max_delay* seconds.
     """
 
@@ -34,7 +35,8 @@ class Restarts:
         self._count(life)
         if life.succeeded or life.told_to_stop or self.fails_to_boot:
             return None
-        if self._allowed == 0 or self._fruitless > self._allowed:
+        allowed = max(self._allowed, int(life.stalled))
+        if allowed == 0 or self._fruitless > allowed:
             return None
         delay = min(FIRST_DELAY * 2.0 ** min(self._fruitless, 64), self._max_delay)
         return delay * (0.5 + 0.5 * self._jitter())

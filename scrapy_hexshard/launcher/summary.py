@@ -9,7 +9,18 @@ from scrapy_hexshard.launcher.plan import shard_names
 from scrapy_hexshard.launcher.reports import Totals
 from scrapy_hexshard.launcher.verdict import Life, State, Verdict, exit_name
 
-_HEADER = ("shard", "lives", "exit", "reason", "done", "failed", "dead", "items", "time")
+_HEADER = (
+    "shard",
+    "lives",
+    "exit",
+    "reason",
+    "done",
+    "failed",
+    "dead",
+    "items",
+    "pages/min",
+    "time",
+)
 
 
 class Ended(Protocol):
@@ -32,7 +43,7 @@ def summarize(workers: Sequence[Ended]) -> str:
     rows = [_row(worker) for worker in workers]
     total = sum((worker.totals for worker in workers), Totals())
     lives = [life for worker in workers for life in worker.lives]
-    rows.append(("total", str(len(lives)), "", "", *_counts(total), _time(_longest(workers))))
+    rows.append(("total", str(len(lives)), "", "", *_numbers(total, run_seconds(workers))))
     table = [_HEADER, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [
@@ -63,6 +74,16 @@ def sentences(workers: Sequence[Ended]) -> Iterable[str]:
         yield f"Keys given up in this run: {dead}. See why with: hexdigest-shard status STORE"
 
 
+def run_seconds(workers: Sequence[Ended]) -> float:
+    """How long the worker that took longest has run, all its lives together."""
+    return max((sum(life.seconds for life in worker.lives) for worker in workers), default=0.0)
+
+
+def pages_per_minute(totals: Totals, seconds: float) -> float | None:
+    """Pages a minute over *seconds*, start-up included; None for less than a second."""
+    return 60 * totals.pages / seconds if seconds >= 1 else None
+
+
 def _row(worker: Ended) -> tuple[str, ...]:
     last = worker.lives[-1] if worker.lives else None
     return (
@@ -70,17 +91,14 @@ def _row(worker: Ended) -> tuple[str, ...]:
         str(len(worker.lives)),
         exit_name(last.returncode) if last else "not run",
         (last and last.reason) or "-",
-        *_counts(worker.totals),
-        _time(sum(life.seconds for life in worker.lives)),
+        *_numbers(worker.totals, sum(life.seconds for life in worker.lives)),
     )
 
 
-def _counts(totals: Totals) -> tuple[str, ...]:
-    return tuple(map(str, (totals.done, totals.failed, totals.dead, totals.items)))
-
-
-def _longest(workers: Sequence[Ended]) -> float:
-    return max((sum(life.seconds for life in worker.lives) for worker in workers), default=0.0)
+def _numbers(totals: Totals, seconds: float) -> tuple[str, ...]:
+    counts = map(str, (totals.done, totals.failed, totals.dead, totals.items))
+    pace = pages_per_minute(totals, seconds)
+    return (*counts, "-" if pace is None else f"{pace:.0f}", _time(seconds))
 
 
 def _is_silent(worker: Ended) -> bool:

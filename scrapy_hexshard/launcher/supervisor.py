@@ -62,12 +62,17 @@ class Supervisor:
         console: Console,
         clock: Callable[[], float] = time.monotonic,
         onlooker: Onlooker | None = None,
+        *,
+        stagger: float = 0.0,
+        fail_fast: bool = False,
     ) -> None:
         self._workers = workers
         self._inbox = inbox
         self._console = console
         self._clock = clock
         self._onlooker = onlooker
+        self._stagger = stagger
+        self._fail_fast = fail_fast
         self._selector = selectors.DefaultSelector()
         # Closed by the system when this process ends, however it does: that tells the workers.
         self._lifeline, self._lifeline_end = os.pipe()
@@ -79,8 +84,8 @@ class Supervisor:
         """Start the workers, and come back once none is left and none is to be started."""
         self._selector.register(self._inbox, selectors.EVENT_READ)
         now = self._clock()
-        for worker in self._workers:
-            worker.start_at = now
+        for place, worker in enumerate(self._workers):
+            worker.start_at = now + place * self._stagger
         try:
             while any(worker.active for worker in self._workers):
                 self._turn()
@@ -92,6 +97,7 @@ class Supervisor:
         self._wait()
         for number in self._inbox.take():
             self._obey(number)
+        self._stop_the_stalled()
         self._climb()
         self._bury_the_dead()
         self._start_next()
@@ -114,7 +120,7 @@ class Supervisor:
         for key, _ in ready:
             if key.data is None:
                 return True
-            if not key.data.read_status():
+            if not key.data.read_status(self._clock()):
                 self._selector.unregister(key.fileobj)
                 return True
         return not ready
@@ -137,6 +143,12 @@ class Supervisor:
         for worker in self._workers:
             worker.stop(now)
         self._climb()
+
+    def _stop_the_stalled(self) -> None:
+        now = self._clock()
+        for worker in self._workers:
+            if worker.stop_if_stalled(now):
+                self._console.say(f"shard {worker.shard}: stopping it, as it makes no progress.")
 
     def _climb(self) -> None:
         now = self._clock()
@@ -165,6 +177,10 @@ class Supervisor:
         delay = None if self._stopping else worker.restarts.delay_after(life)
         worker.start_at = None if delay is None else now + delay
         self._console.say(f"shard {worker.shard}: {_obituary(worker, life, delay)}")
+        failed = delay is None and worker.verdict.state is State.FAILED
+        if failed and self._fail_fast and not self._stopping:
+            self._stop()
+            self._console.say(f"--fail-fast: stopping all, as shard {worker.shard} failed.")
 
     def _start_next(self) -> None:
         """Start one worker at most, so that a signal is heard between two."""
@@ -215,7 +231,7 @@ _SAID = {
 def _obituary(worker: Worker, life: Life, delay: float | None) -> str:
     verdict = worker.verdict
     if delay is not None:
-        return f"{exit_name(life.returncode)}; starts again in {delay:.1f} s."
+        return f"{verdict.why}; starts again in {delay:.1f} s."
     if verdict.state is not State.FAILED:
         return f"{verdict.state.value}, {exit_name(life.returncode)}."
     gave_up = " It is not started again: it fails to boot." if worker.restarts.fails_to_boot else ""

@@ -23,6 +23,7 @@ class Life:
     unreadable: int = 0  # reports that made no sense
     wrong_shard: int | None = None  # what it crawled in the place of its own shard
     told_to_stop: bool = False
+    stalled: bool = False  # it was stopped, as it got nowhere
     forced: bool = False  # it, or what it left behind, had to be killed
     given_up: bool = False  # even that did not end it
     seconds: float = 0.0
@@ -30,7 +31,8 @@ class Life:
     @property
     def succeeded(self) -> bool:
         """Whether nothing is left to do for this worker, as far as it tells."""
-        return self.returncode == 0 and (self.finished or not self.reported)
+        ended_early = self.reported or self.told_to_stop or self.stalled
+        return self.returncode == 0 and (self.finished or not ended_early)
 
 
 class State(Enum):
@@ -62,6 +64,8 @@ def judge(lives: Sequence[Life]) -> Verdict:
 
 def _failure(last: Life) -> str | None:
     """Why a worker whose *last* life was this has failed, if it has."""
+    if last.stalled and not last.succeeded:
+        return "it made no progress and was stopped"
     if last.returncode != 0:
         return f"its process {_end(last)}"
     if not last.succeeded:

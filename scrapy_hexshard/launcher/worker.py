@@ -8,6 +8,7 @@ from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import ProcessSpec
 from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
+from scrapy_hexshard.launcher.stall import StallWatch
 from scrapy_hexshard.launcher.verdict import Life, Verdict, judge
 from scrapy_hexshard.sharding import SHARDS_VARIABLE
 
@@ -21,7 +22,12 @@ class Worker:
     """Starts a shard's process, carries out what is due to it, and keeps the lives that ended."""
 
     def __init__(
-        self, spec: ProcessSpec, output: ShardOutput, restarts: Restarts, grace: float
+        self,
+        spec: ProcessSpec,
+        output: ShardOutput,
+        restarts: Restarts,
+        grace: float,
+        stall_timeout: float | None = None,
     ) -> None:
         self.shard = spec.shard
         self.output = output
@@ -35,6 +41,8 @@ class Worker:
         self._reports = Reports()
         self._extent: Extent | None = None
         self._told_to_stop = False
+        self._watch = StallWatch(stall_timeout)
+        self._stalled = False
         self._started = 0.0
 
     @property
@@ -86,6 +94,8 @@ class Worker:
         self._started = now
         self._ladder = Ladder(self._grace)
         self._told_to_stop = False
+        self._stalled = False
+        self._watch.begin(now)
         self.child = Child.start(self._spec, lifeline)
         self.output.follow(self.child.output)
         return self.child
@@ -96,6 +106,19 @@ class Worker:
         if self.child:
             self._told_to_stop = self.child.leader_lives
             self._ladder.begin(now)
+
+    def stop_if_stalled(self, now: float) -> bool:
+        """Begin to stop it if it has made no progress for too long; whether that is so."""
+        if self.child is None or self.stopping:
+            return False
+        if not self.opened:
+            # It imports its project, or is no Scrapy process at all: then its output is to tell.
+            self._watch.look(now, self.output.bytes_read)
+        if not self._watch.is_over(now):
+            return False
+        self._stalled = True
+        self._ladder.begin(now)
+        return True
 
     def push(self) -> None:
         """Make the next stage of stopping due at once."""
@@ -113,10 +136,12 @@ class Worker:
                 self.child.terminate()
         return stages
 
-    def read_status(self) -> bool:
+    def read_status(self, now: float) -> bool:
         """Take in what the status pipe holds; False when it holds nothing, or has ended."""
         data = self.child.read_status() if self.child else b""
         self._reports.feed(data)
+        if data and self.opened:
+            self._watch.look(now, self._reports.totals.moves, idle=self.running == 0)
         return bool(data)
 
     def has_ended(self, now: float) -> bool:
@@ -133,7 +158,7 @@ class Worker:
 
     def bury(self, now: float) -> Life:
         """Read the last reports of the life that has ended, or never began, and keep it."""
-        while self.read_status():
+        while self.read_status(now):
             pass
         self._extent = self._reports.extent or self._extent
         reports, self._reports = self._reports, Reports()
@@ -150,6 +175,7 @@ class Worker:
             unreadable=reports.unreadable,
             wrong_shard=reports.shard if self._is_another(reports.shard) else None,
             told_to_stop=self._told_to_stop,
+            stalled=self._stalled,
             forced=self._ladder.stage >= Stage.KILLED,
             given_up=self._ladder.stage is Stage.GIVEN_UP,
             seconds=now - self._started,
@@ -174,4 +200,4 @@ class Worker:
             return self.start_at
         if not self.child.leader_lives:
             return now + SWEEP_SECONDS
-        return self._ladder.next_at()
+        return self._ladder.next_at() if self.stopping else self._watch.next_at()

@@ -144,3 +144,17 @@ def test_a_character_the_terminal_does_not_know_is_escaped():
 def test_keys_may_stand_on_both_sides_of_an_option(capsys):
     assert main(["owner", "a", "--shards", "1", "b"]) == 0
     assert capsys.readouterr().out == "0\ta\n0\tb\n"
+
+
+@pytest.mark.parametrize("command", ["run --shards 2 -- true", "status crawl.sqlite3", "--help"])
+def test_a_system_without_posix_locks_is_refused_with_a_sentence(command, tmp_path):
+    code = (
+        "import sys\nsys.modules['fcntl'] = None\nfrom scrapy_hexshard.cli import main\n"
+        f"sys.exit(main({command.split()!r}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("hexdigest-shard needs a POSIX system")
+    assert done.stderr.count("\n") == 1

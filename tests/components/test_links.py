@@ -9,8 +9,7 @@ import pytest
 from scrapy import Request
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
-from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from support.crawling import Crawl, crawl, crawl_test, run
+from support.crawling import Crawl, crawl, crawl_test, later, run, together
 from support.spiders import Plain, nap
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore, stable_owner
@@ -39,12 +38,6 @@ def site(origin_: str) -> type[Plain]:
 
     Site.visits = Counter()
     return Site
-
-
-async def together(*crawls: Any) -> list[Any]:
-    """The results of crawls that run side by side."""
-    started = [deferred_from_coro(each) for each in crawls]
-    return [await maybe_deferred_to_future(each) for each in started]
 
 
 def worker(path: Any, spider: type[Plain], shard: int, shards: int, **settings: Any) -> Any:
@@ -322,12 +315,8 @@ async def test_the_owner_of_the_first_page_may_start_last(store_path, origin):
                 yield self.follow(response, mine[0])
             yield {"url": response.url}
 
-    async def later() -> Any:
-        await nap(2)
-        return await worker(store_path, First, 1, 2)
-
     early = worker(store_path, First, 0, 2, HEXSHARD_LEASE_SECONDS=20)
-    crawlers = await together(early, later())
+    crawlers = await together(early, later(2, worker(store_path, First, 1, 2)))
     assert Crawl(crawlers[0], store_path).counts == {"done": 2}
     assert [reason(each, store_path) for each in crawlers] == ["finished"] * 2
 

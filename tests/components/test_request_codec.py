@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scrapy import FormRequest, Request, Spider
-from scrapy.http import JsonRequest, XmlRpcRequest
+from scrapy.http import HtmlResponse, JsonRequest, XmlRpcRequest
 from scrapy.http.request import NO_CALLBACK
+from scrapy.linkextractors import LinkExtractor
 
 from scrapy_hexshard.components.request_codec import (
     LIVE_PAYLOAD,
@@ -313,6 +314,16 @@ def test_a_payload_that_is_no_request_is_refused(payload):
 def test_whatever_is_stored_decodes_or_is_refused(payload):
     with contextlib.suppress(PayloadIsNoRequestError):
         assert isinstance(decode_request(payload, SPIDER, URL), Request)
+
+
+def test_the_text_of_an_extracted_link_is_stored_as_text():
+    page = HtmlResponse(URL, body=b"<a href='/p/2'>two</a>", encoding="utf-8")
+    text = LinkExtractor().extract_links(page)[0].text
+    assert type(text) is not str  # else this shows nothing
+    request = Request(URL, meta={"link_text": text})
+    decoded = decode_request(encode_request(request, SPIDER, URL), SPIDER, URL)
+    assert decoded.meta == {"link_text": "two"}
+    assert type(decoded.meta["link_text"]) is str
 
 
 def test_a_live_payload_is_told_from_others():

@@ -236,20 +236,20 @@ class Shard:
 
 def test_the_table_at_the_end():
     workers = [
-        Shard(0, [Life(-9, True, totals=Totals(done=5, items=5), seconds=3.0), GOOD]),
+        Shard(0, [Life(-9, True, totals=Totals(done=5, items=5, pages=12), seconds=3), GOOD]),
         Shard(1, [Life(1, seconds=3725.4)]),
         Shard(2, [Life(0, True, True, "finished", Totals(faults=2, dead=2))]),
         Shard(3, [Life(-9, told_to_stop=True, forced=True)]),
         Shard(4, []),
     ]
     assert summarize(workers) == (
-        "shard  lives     exit    reason  done  failed  dead  items     time\n"
-        "    0      2   exit 0  finished     6       0     0      5    3.0 s\n"
-        "    1      1   exit 1         -     0       0     0      0  1:02:05\n"
-        "    2      1   exit 0  finished     0       0     2      0    0.0 s\n"
-        "    3      1  SIGKILL         -     0       0     0      0    0.0 s\n"
-        "    4      0  not run         -     0       0     0      0    0.0 s\n"
-        "total      5                        6       0     2      5  1:02:05\n"
+        "shard  lives     exit    reason  done  failed  dead  items  pages/min     time\n"
+        "    0      2   exit 0  finished     6       0     0      5        240    3.0 s\n"
+        "    1      1   exit 1         -     0       0     0      0          0  1:02:05\n"
+        "    2      1   exit 0  finished     0       0     2      0          -    0.0 s\n"
+        "    3      1  SIGKILL         -     0       0     0      0          -    0.0 s\n"
+        "    4      0  not run         -     0       0     0      0          -    0.0 s\n"
+        "total      5                        6       0     2      5          0  1:02:05\n"
         "shard 1 failed: its process ended with exit 1.\n"
         "shard 2 failed: it completed no key, and 2 ended in an error.\n"
         "Killed, as they did not stop in time: processes of shard 3. What they had open is crawled "

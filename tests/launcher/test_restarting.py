@@ -136,3 +136,21 @@ def test_workers_killed_all_the_time_get_their_work_done(launch, worker, tmp_pat
         killer.join()
     assert run.end() == 0
     assert len(run.workers()) == 36
+
+
+def test_a_failure_stops_the_others_when_asked(launch, worker, tmp_path):
+    script = "life={0}/{{shard}}:".format(tmp_path) + "open+until-term+close=shutdown"
+    run = launch("--shards", "3", "--fail-fast", "--", *worker, script)
+    run.wait_for("ready", 3)
+    os.kill(run.workers()[1], signal.SIGKILL)
+    assert run.end() == 1
+    assert "--fail-fast: stopping all, as shard 1 failed." in run.text
+    assert run.text.count("heard SIGTERM 1") == 2
+
+
+def test_a_failure_that_is_mended_by_a_restart_stops_nobody(launch, worker, tmp_path):
+    script = f"life={tmp_path}/{{shard}}:open+die;{FINISH}"
+    options = ("--shards", "2", "--fail-fast", "--max-restarts", "1")
+    run = launch(*options, "--", *worker, script)
+    assert run.end() == 0
+    assert "--fail-fast" not in run.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 
 import pytest
 
@@ -13,6 +14,14 @@ def test_a_command_that_does_not_exist_ends_with_127(launch):
     assert run.end() == 127
     assert "no-such-command-here: no such command" in run.text
     assert not run.workers()
+
+
+def test_a_secret_in_a_command_that_does_not_exist_is_hidden(launch):
+    environ = {"PROXY_URL_0": "http://joe:hushhush@h:1"}
+    run = launch("--shards", "1", "--", "x=http://joe:hushhush@h:1", "scrapy", environ=environ)
+    assert run.end() == 127
+    assert "x=***: no such command" in run.text
+    assert "hush" not in run.text
 
 
 def test_a_command_that_is_no_program_ends_with_126(launch, tmp_path):
@@ -40,3 +49,18 @@ def test_a_shard_that_cannot_be_started_stops_those_that_were(launch, worker, sc
     assert f"cannot be started: {os.strerror(errno.EMFILE)}" in run.text
     assert 1 <= len(run.workers()) < 9
     assert run.text.count("stopped, ") == len(run.workers())
+
+
+def test_workers_start_one_after_the_other_when_asked(launch, worker):
+    run = launch("--shards", "3", "--stagger", "600", "--", *worker, "open", "until-term")
+    run.wait_for("ready")
+    assert len(run.workers()) == 1
+    run.signal(signal.SIGTERM)
+    assert run.end() == 143
+    assert len(run.workers()) == 1
+
+
+def test_all_of_them_are_started_in_the_end(launch, worker):
+    run = launch("--shards", "3", "--stagger", "0.2", "--", *worker, "open", "close=finished")
+    assert run.end() == 0
+    assert len(run.workers()) == 3

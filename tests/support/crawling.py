@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,3 +122,25 @@ async def run(spider: type[Spider], settings: dict[str, Any], **arguments: Any) 
     done.addTimeout(PATIENCE, reactor)
     await done
     return crawler
+
+
+async def together(*crawls: Coroutine[Any, Any, Any]) -> list[Any]:
+    """The results of crawls that run side by side."""
+    if REACTORLESS:
+        return await asyncio.gather(*crawls)
+    from twisted.internet.defer import Deferred
+
+    started = [Deferred.fromCoroutine(each) for each in crawls]
+    return [await each for each in started]
+
+
+async def later(seconds: float, crawl: Coroutine[Any, Any, Any]) -> Any:
+    """The result of *crawl*, which begins after so many seconds."""
+    if REACTORLESS:
+        await asyncio.sleep(seconds)
+    else:
+        from twisted.internet import reactor
+        from twisted.internet.task import deferLater
+
+        await deferLater(reactor, seconds)
+    return await crawl

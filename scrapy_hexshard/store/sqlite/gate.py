@@ -15,6 +15,11 @@ from queue import SimpleQueue
 
 from scrapy_hexshard.errors import StoreUnavailableError
 
+# Most holders are through within a millisecond or two. To have a thread woken for each of them
+# leaves the lock idle for about as long again.
+TRIES = 20
+TRY_SECONDS = 0.0001
+
 
 class Gate:
     """The lock; *patience* is in seconds. ``waited`` is the total time spent waiting for it."""
@@ -31,7 +36,7 @@ class Gate:
         while True:
             # The lock belongs to the descriptor, not to a thread: one that still waits for a call
             # that gave up would release it again under this one.
-            if self._is_awaited() or not _taken_at_once(self._descriptor):
+            if self._is_awaited() or not self._taken_soon():
                 self._wait()
             if self._is_current():
                 return
@@ -50,6 +55,19 @@ class Gate:
     def close_in_child(self) -> None:
         """After a fork: a copy of the descriptor would keep the parent's lock if that dies."""
         os.close(self._descriptor)
+
+    def _taken_soon(self) -> bool:
+        if _taken_at_once(self._descriptor):
+            return True
+        started = time.monotonic()
+        try:
+            for _ in range(TRIES):
+                time.sleep(TRY_SECONDS)
+                if _taken_at_once(self._descriptor):
+                    return True
+        finally:
+            self.waited += time.monotonic() - started
+        return False
 
     def _wait(self) -> None:
         if self._waiter is None:

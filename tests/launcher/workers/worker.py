@@ -48,6 +48,11 @@ def act(word: str) -> None:
         case "report":
             report = json.loads(value)
             pipes.report(report.pop("event"), **report)
+        case "beat":  # say for so long, again and again, that there is nothing to do
+            until = time.monotonic() + float(value)
+            while time.monotonic() < until:
+                pipes.report("progress", running=0)
+                time.sleep(0.2)
         case "close":
             pipes.report("closed", reason=value, done=3, items=3)
         case "until-term":

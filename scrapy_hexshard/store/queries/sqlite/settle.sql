@@ -3,6 +3,12 @@ SELECT busy.id, token, shard, attempts
 FROM json_each(?) AS asked CROSS JOIN busy ON busy.id = asked.value
 WHERE state = 1;
 
+-- name: held_together
+-- How many of the keys are leased by one and the same claim, and for which shards.
+SELECT count(*), min(shard), max(shard)
+FROM json_each(:ids) AS asked CROSS JOIN busy ON busy.id = asked.value
+WHERE state = 1 AND token - busy.id = :base;
+
 -- name: finish
 INSERT INTO done (id, at, outcome, attempt, worker, text)
 SELECT busy.id, :now, :outcome, attempts + 1, worker, :text
