@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from power.replay import Disk, Operation, operations
+from support.power.replay import Disk, Operation, operations
 
 from scrapy_hexshard import SQLiteWorkStore
 
-HERE = Path(__file__).parent / "power"
+HERE = Path(__file__).parents[1] / "support" / "power"
 PROMISES = "promises"
+KEYS = 400
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("gcc") is None,
@@ -88,10 +89,16 @@ def broken(left: dict[str, bytes], promised: Promised, folder: Path) -> tuple[li
     for name, data in left.items():
         (folder / name).write_bytes(data)
     path = folder / "crawl.sqlite3"
-    forgotten = 0
     if not path.exists() or not path.stat().st_size:
         return [], len(promised.known)
-    wrong = []
+    try:
+        return _compare(path, promised)
+    except sqlite3.DatabaseError as error:
+        return [str(error)], len(promised.known)
+
+
+def _compare(path: Path, promised: Promised) -> tuple[list[str], int]:
+    wrong, forgotten = [], 0
     with closing(sqlite3.connect(path)) as db:
         [integrity] = db.execute("PRAGMA integrity_check").fetchone()
         if integrity != "ok":
@@ -115,6 +122,12 @@ def broken(left: dict[str, bytes], promised: Promised, folder: Path) -> tuple[li
     return wrong, forgotten
 
 
+def checkpoints_in_the_middle(trace: list[Operation]) -> bool:
+    """Whether pages went from the log into the database while the work was going on."""
+    middle = trace[len(trace) // 5 : -len(trace) // 5]
+    return any(each.name == "crawl.sqlite3" and each.what == "W" for each in middle)
+
+
 def look(trace: list[Operation], points: int, folder: Path) -> tuple[list[str], list[int]]:
     wrong, forgotten = [], []
     for number, (at, promised, left) in enumerate(cuts(trace, points, seed=7)):
@@ -127,7 +140,8 @@ def look(trace: list[Operation], points: int, folder: Path) -> tuple[list[str], 
 
 
 def test_full_forgets_nothing_that_it_promised(recorder, tmp_path, fault_scale):
-    trace = recorded(recorder, tmp_path, "FULL", 50 * fault_scale.times(4))
+    trace = recorded(recorder, tmp_path, "FULL", KEYS)
+    assert checkpoints_in_the_middle(trace)
     wrong, forgotten = look(trace, fault_scale.times(400), tmp_path)
     print(f"{len(forgotten)} cuts of {len(trace)} calls")
     assert not wrong
@@ -135,7 +149,8 @@ def test_full_forgets_nothing_that_it_promised(recorder, tmp_path, fault_scale):
 
 
 def test_normal_stays_whole_and_forgets_the_last_of_it(recorder, tmp_path, fault_scale):
-    trace = recorded(recorder, tmp_path, "NORMAL", 50 * fault_scale.times(4))
+    trace = recorded(recorder, tmp_path, "NORMAL", KEYS)
+    assert checkpoints_in_the_middle(trace)
     wrong, forgotten = look(trace, fault_scale.times(400), tmp_path)
     print(
         f"{len(forgotten)} cuts of {len(trace)} calls: {sum(map(bool, forgotten))} forgot "

@@ -13,6 +13,13 @@ from pathlib import Path
 
 from scrapy_hexshard import RetryPolicy, ShardSpec, SQLiteWorkStore, Work
 from scrapy_hexshard.store.contract import Settlement
+from scrapy_hexshard.store.sqlite import connection
+
+# A checkpoint every few settlements, not every few thousand.
+connection._PRAGMAS = tuple(
+    "wal_autocheckpoint = 100" if each.startswith("wal_autocheckpoint") else each
+    for each in connection._PRAGMAS
+)
 
 folder, synchronous, keys, seed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
 chance = random.Random(seed)
