@@ -57,9 +57,7 @@ class Feed:
         self._left = False  # by the engine, which takes nothing more
         self._open: OpenWork | None = None  # what was left at the last empty claim
         self._shards: Sequence[OpenShard] = ()  # at the same moment, if they matter
-        self._others = OtherShards(
-            work.config.shard.index, work.config.lease_seconds, monotonic()
-        )
+        self._others = OtherShards(work.config.shard.index, work.config.lease_seconds, monotonic())
         self._ask_at = 0.0
         self._capacity = work.config.max_units
         self._intake = StartIntake(work, self._spider, crawler.stats, self._started, self.changed)

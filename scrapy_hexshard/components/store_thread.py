@@ -261,8 +261,11 @@ def _plain_errors() -> Iterator[None]:
     except HexShardError:
         raise
     except Exception as error:
-        logger.exception("A store operation failed")
-        raise StoreError(f"A store operation failed: {type(error).__name__}: {error}.") from None
+        logger.debug("A store operation failed", exc_info=True)
+        raise StoreError(
+            f"A store operation failed with {type(error).__name__}: {error}. That should not be: "
+            "the file is damaged, or it is a bug; the log at level DEBUG has the traceback."
+        ) from None
 
 
 def _fire(answers: Iterable[tuple[Deferred[Any], Any]]) -> None:

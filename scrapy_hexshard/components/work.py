@@ -119,12 +119,24 @@ class Work:
     async def is_store_open(self) -> bool:
         """Open the store; if that fails, say why and stop."""
         try:
-            await maybe_deferred_to_future(self.thread.call(lambda store: store.heartbeat()))
+            others = await maybe_deferred_to_future(self.thread.call(self._begin))
         except HexShardError as error:
             self._report_store(error)
             self.stop("store_error")
             return False
+        if others:
+            self._count("companions", others)
+            logger.warning(
+                "%d other workers of shard %s work on this store, too. No key is crawled twice for "
+                "that, but the site is asked more often than you have set. Was it started twice?",
+                others,
+                self.config.shard,
+            )
         return True
+
+    def _begin(self, store: WorkStore) -> int:
+        store.heartbeat()
+        return store.companions(self.config.lease_seconds)
 
     @property
     def closing(self) -> bool:

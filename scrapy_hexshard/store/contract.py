@@ -266,6 +266,13 @@ class WorkStore(ABC):
         """Reserve the store for the spider *name*; raises StoreMismatchError if another has it."""
 
     @abstractmethod
+    def companions(self, within: float) -> int:
+        """How many other workers of this shard were seen within so many seconds, and may be alive.
+
+        They share the shard's keys, and none is claimed twice; but rarely are they wanted.
+        """
+
+    @abstractmethod
     def register(self) -> None:
         """Note that this worker works its shard. claim() does it by itself."""
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shop import open_shop
-from support.sharded import Crawl
+from support.sharded import Crawl, sharded_crawl
 
 
 @pytest.fixture
@@ -17,8 +16,5 @@ def shop_options() -> tuple[str, ...]:
 @pytest.fixture
 def sharded(tmp_path: Path, shop_options: tuple[str, ...]) -> Iterator[Crawl]:
     """A crawl of 300 products that is ready to be started."""
-    log = f"--log={tmp_path / 'access.log'}"
-    with open_shop("--products=300", log, *shop_options) as address:
-        crawl = Crawl(tmp_path, address, 300)
+    with sharded_crawl(tmp_path, *shop_options) as crawl:
         yield crawl
-        crawl.close()

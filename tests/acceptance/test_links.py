@@ -18,18 +18,13 @@ def answers(crawl: Crawl) -> Counter[str]:
     return Counter(line["path"] for line in lines if line["status"] == 200)
 
 
-def items(crawl: Crawl) -> list[dict[str, object]]:
-    lines = crawl._command("export", str(crawl.store), "-").splitlines()
-    return sorted(map(json.loads, lines), key=lambda item: item["id"])
-
-
 def test_four_workers_visit_each_page_once_between_them(sharded: Crawl) -> None:
     sharded.start(command=CATALOGUE)
     assert sharded.wait() == 0, sharded.text
     answered = answers(sharded)
     assert answered.pop(ROBOTS) == 4
     assert set(answered.values()) == {1}
-    assert items(sharded) == [each.item for each in catalogue(300, 1) if each.item]
+    assert sharded.items() == [each.item for each in catalogue(300, 1) if each.item]
 
 
 def test_shards_that_nobody_starts_are_named_and_their_start_finishes_the_crawl(
@@ -47,7 +42,7 @@ def test_shards_that_nobody_starts_are_named_and_their_start_finishes_the_crawl(
     sharded.shards = 3
     sharded.start(command=CATALOGUE)
     assert sharded.wait() == 0, sharded.text
-    assert items(sharded) == [each.item for each in catalogue(300, 1) if each.item]
+    assert sharded.items() == [each.item for each in catalogue(300, 1) if each.item]
     answered = answers(sharded)
     del answered[ROBOTS]
     assert set(answered.values()) == {1}

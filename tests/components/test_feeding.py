@@ -372,7 +372,7 @@ async def test_a_bug_of_the_store_stops_the_worker(store_path, origin, monkeypat
     crawled = await crawl(store_path, Plain, keys(origin, 3))
     assert crawled.reason == "store_error"
     assert crawled.counts == {"pending": 3}
-    assert "A store operation failed: KeyError: 'bug'" in caplog.text
+    assert "A store operation failed with KeyError: 'bug'" in caplog.text
 
 
 @crawl_test

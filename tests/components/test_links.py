@@ -262,9 +262,7 @@ async def test_shard_key_alone_makes_one_request_a_key(store_path, origin):
 
 def urls_of(origin: str, shard: int, shards: int = 2) -> list[str]:
     """Pages that *shard* owns."""
-    return [
-        url for n in range(99) if stable_owner(url := f"{origin}/ok?p={n}", shards) == shard
-    ]
+    return [url for n in range(99) if stable_owner(url := f"{origin}/ok?p={n}", shards) == shard]
 
 
 @crawl_test

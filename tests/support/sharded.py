@@ -11,14 +11,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from check import complaints
-from shop import catalogue
+from shop import catalogue, open_shop
 from workers import workers_of
 
 from scrapy_hexshard import SQLiteWorkStore, StoreError
@@ -66,7 +67,8 @@ class Crawl:
     ) -> None:
         """Start the launcher with *options*, on a terminal of its own if asked for."""
         launcher = [sys.executable, "-m", "scrapy_hexshard", "run", f"--shards={self.shards}"]
-        worker = [sys.executable, "-m", *command, "-s", f"HEXSHARD_STORE={self.store}"]
+        module = [] if command[0].endswith(".py") else ["-m"]
+        worker = [sys.executable, *module, *command, "-s", f"HEXSHARD_STORE={self.store}"]
         if self.process is not None:
             self.process.wait()
         if on_a_terminal:
@@ -128,6 +130,10 @@ class Crawl:
         until(lambda: self.count("done") >= keys or self.ended, f"{keys} keys: {self.text[-2000:]}")
         assert not self.ended, self.text[-4000:]
 
+    def wait_until_done_by_itself(self, keys: int) -> None:
+        """The same, where no launcher runs."""
+        until(lambda: self.count("done") >= keys, f"{keys} keys")
+
     @property
     def ended(self) -> bool:
         assert self.process is not None
@@ -156,6 +162,15 @@ class Crawl:
         truth = catalogue(self.products, 1)
         return complaints(truth, map(json.loads, items), status)
 
+    def items(self) -> list[dict[str, object]]:
+        """The items of the export, by the number of their product."""
+        lines = self._command("export", str(self.store), "-").splitlines()
+        return sorted(map(json.loads, lines), key=lambda item: item["id"])
+
+    def outcomes(self) -> Counter[str]:
+        """How many keys ended with which outcome."""
+        return Counter(json.loads(self._command("status", str(self.store), "--json"))["outcomes"])
+
     def _command(self, *arguments: str) -> str:
         ran = subprocess.run(
             [sys.executable, "-m", "scrapy_hexshard", *arguments], capture_output=True, text=True
@@ -170,6 +185,16 @@ class Crawl:
             for pid in pids:
                 os.kill(pid, signal.SIGKILL)
             self.process.wait()
+
+
+@contextmanager
+def sharded_crawl(folder: Path, *shop_options: str) -> Iterator[Crawl]:
+    """A crawl of 300 products that is ready to be started."""
+    log = f"--log={folder / 'access.log'}"
+    with open_shop("--products=300", log, *shop_options) as address:
+        crawl = Crawl(folder, address, 300)
+        yield crawl
+        crawl.close()
 
 
 def _take_terminal() -> None:

@@ -37,7 +37,7 @@ from scrapy_hexshard.store.sqlite.opening import open_database
 from scrapy_hexshard.store.sqlite.settling import Endings, Settling
 from scrapy_hexshard.store.sqlite.worker import Worker
 
-PATIENCE = 60.0
+PATIENCE = 120.0  # a backup, or a big load by hand, may well take a minute
 ITEMS_AT_ONCE = 500
 # How soon to look again when all that is left is a lapsed lease of the asking worker's own.
 OWN_LAPSED = 1.0
@@ -178,6 +178,14 @@ class SQLiteWorkStore(WorkStore):
         while rows := self._db.rows(_SQL["items"], (last, ITEMS_AT_ONCE)):
             yield from (item for _, item in rows)
             last = rows[-1][0]
+
+    def companions(self, within: float) -> int:
+        here = self._worker.identity
+        with self._write(durable=False) as connection:
+            since = self._now(connection) - _milliseconds(within)
+            asked = {"shard": self._own_shard(), "worker": self._worker.id or 0, "since": since}
+            seen = connection.execute(_SQL["companions"], asked).fetchall()
+        return sum(not ProcessIdentity(*each).is_dead(here) for each in seen)
 
     def bind_spider(self, name: str) -> None:
         with self._write() as connection:

@@ -9,6 +9,11 @@ FROM workers
 WHERE id <> :worker
   AND id IN (SELECT worker FROM busy WHERE shard = :shard AND state = 1);
 
+-- name: companions
+SELECT boot, machine, namespace, pid, born
+FROM workers
+WHERE shard = :shard AND id <> :worker AND ended IS NULL AND heartbeat >= :since;
+
 -- name: beat
 UPDATE workers SET heartbeat = :now WHERE id = :worker;
 

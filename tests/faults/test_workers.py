@@ -1,0 +1,117 @@
+"""Workers that stand still, and workers that are one too many."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.sharded import PATIENCE, PROJECT, Crawl, until
+
+SHORT_LEASE = ("-s", "HEXSHARD_LEASE_SECONDS=2")
+SLOW_SHOP = pytest.mark.parametrize("shop_options", [("--delay=0.1",)])
+
+
+class Worker:
+    """A worker of the only shard, without a launcher."""
+
+    def __init__(self, crawl: Crawl, name: str) -> None:
+        self._log = crawl.folder / f"{name}.log"
+        command = [sys.executable, "-m", "scrapy", "crawl", "products", "-a", "shard=0/1"]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, "-s", f"HEXSHARD_STORE={crawl.store}", *SHORT_LEASE],
+                cwd=PROJECT,
+                env={**os.environ, "SHOP_URL": crawl.shop},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def stat(self, name: str) -> int:
+        found = re.search(rf"'hexshard/{name}': (\d+)", self.text)
+        return int(found[1]) if found else 0
+
+    def wait(self) -> int:
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def worker(crawl: Crawl, name: str) -> Iterator[Worker]:
+    started = Worker(crawl, name)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+def stopped(path: Path) -> bool:
+    return path.read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@SLOW_SHOP
+def test_a_worker_that_sleeps_past_its_leases_changes_nothing_when_it_wakes(sharded: Crawl) -> None:
+    with worker(sharded, "first") as first:
+        sharded.wait_until_done_by_itself(10)
+        first.process.send_signal(signal.SIGSTOP)
+        until(lambda: stopped(Path(f"/proc/{first.process.pid}/stat")), "the worker to stop")
+        with worker(sharded, "second") as second:
+            asleep = sharded.count("done")
+            until(lambda: sharded.count("done") > asleep + 40, "the second worker to go on")
+            first.process.send_signal(signal.SIGCONT)
+            assert first.wait() == second.wait() == 0
+        late = {name: first.stat(name) for name in ("lost", "stale", "late/responses")}
+        print(late)
+        assert late["lost"] + late["stale"] > 0
+    assert "1 other workers of shard 0/1 work on this store, too." in second.text
+    assert sharded.complaints() == []
+
+
+@SLOW_SHOP
+def test_two_workers_of_one_shard_share_its_keys_and_say_so(sharded: Crawl) -> None:
+    with worker(sharded, "first") as first:
+        sharded.wait_until_done_by_itself(10)
+        with worker(sharded, "second") as second:
+            assert first.wait() == second.wait() == 0
+        assert first.stat("done") > 0
+        assert second.stat("done") > 0
+        assert first.stat("done") + second.stat("done") == sharded.count("done")
+    assert "Was it started twice?" in second.text
+    assert sharded.complaints() == []
+
+
+@SLOW_SHOP
+def test_two_launchers_on_one_store_crawl_no_key_twice(sharded: Crawl) -> None:
+    sharded.start()
+    sharded.wait_until_done(10)
+    second = Crawl(sharded.folder, sharded.shop, sharded.products)
+    second.start()
+    assert second.wait() == sharded.wait() == 0, sharded.text + second.text
+    assert second.text.count("Was it started twice?") >= 1
+    assert sharded.complaints() == []
+    second.close()
+
+
+@SLOW_SHOP
+def test_a_worker_that_is_started_anew_does_not_take_its_dead_predecessor_for_another(
+    sharded: Crawl,
+) -> None:
+    with worker(sharded, "first") as first:
+        sharded.wait_until_done_by_itself(10)
+        first.process.kill()
+        first.wait()
+    with worker(sharded, "second") as second:
+        assert second.wait() == 0
+    assert "Was it started twice?" not in second.text
+    assert sharded.complaints() == []
