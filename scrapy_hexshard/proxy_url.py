@@ -10,14 +10,19 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
+from ipaddress import AddressValueError, IPv6Address
+from urllib.parse import unquote, urlsplit
 
 from scrapy_hexshard.errors import SettingError
 
 PROXY_VARIABLE = "PROXY_URL"
 SCHEMES = ("http", "https", "socks5", "socks5h")
 
-_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+_BEGINNING = re.compile(r"(?:[^/:]+:(?=/)|/)*")
+_PORTS = {"http": 80, "https": 443}
+_SOCKS_PORT = 1080
+_LABEL = "[A-Za-z0-9_-]{1,63}"
+_HOST = re.compile(rf"(?=.{{1,254}}\Z){_LABEL}(?:\.{_LABEL})*\.?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,32 @@ class Proxy:
     def secrets(self) -> frozenset[str]:
         """Every text that gives the proxy or its credentials away."""
         return frozenset({self.url, *userinfo_secrets(self.userinfo)})
+
+    @property
+    def scheme(self) -> str:
+        """Its scheme, in lower case."""
+        return urlsplit(self.address).scheme
+
+    @property
+    def host(self) -> str:
+        """Its host in lower case, an IPv6 address without its brackets."""
+        return urlsplit(self.address).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """Its port, or the usual one of its scheme."""
+        return urlsplit(self.address).port or _PORTS.get(self.scheme, _SOCKS_PORT)
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """Its user name and password, decoded; None if it has none."""
+        user, _, password = self.userinfo.partition(":")
+        return (unquote(user), unquote(password)) if self.userinfo else None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for two URLs of the same proxy with the same login, however they are written."""
+        return (self.scheme, self.host, self.port, self.login)
 
     def credentials(self, encoding: str) -> str | None:
         """Its credentials for the Basic scheme; None if it has none.
@@ -59,6 +90,11 @@ def parse_proxy(name: str, value: str) -> Proxy:
     return Proxy(url, f"{scheme.lower()}://{host}", userinfo)
 
 
+def is_proxy_url(value: str) -> bool:
+    """Whether *value* keeps all rules of a proxy URL."""
+    return _broken_rule(value.strip()) is None
+
+
 def own_proxy(environ: Mapping[str, str] = os.environ) -> Proxy | None:
     """The proxy of this process, named by ``PROXY_URL``; None if that is not set or empty.
 
@@ -77,10 +113,21 @@ def secrets_in(values: Iterable[str]) -> frozenset[str]:
     """What must stay secret in proxy URLs of any form, valid or not."""
     found: set[str] = set()
     for value in values:
-        userinfo, at, _ = value.strip().rpartition("@")
+        before, at, _ = value.strip().rpartition("@")
         if at:
-            found |= {value.strip(), *userinfo_secrets(userinfo.rpartition("//")[2])}
-    return frozenset(found)
+            found |= {value.strip()}.union(*map(userinfo_secrets, _userinfos(before)))
+    return frozenset(found - set(SCHEMES))
+
+
+def _userinfos(before: str) -> set[str]:
+    """What may be the user information in a URL that nobody has checked, of which this is all that
+    stands before the last @.
+
+    Slashes may be missing, or part of a password, and what looks like a scheme may be a user name.
+    """
+    whole = _BEGINNING.sub("", before, count=1)
+    rest = whole.partition(":")[2]
+    return {whole, rest if ":" in rest else whole, before.rpartition("//")[2]}
 
 
 def userinfo_secrets(userinfo: str) -> frozenset[str]:
@@ -90,6 +137,8 @@ def userinfo_secrets(userinfo: str) -> frozenset[str]:
     user, _, password = userinfo.partition(":")
     plain = _decoded(userinfo)
     parts = {userinfo, plain, user, unquote(user), password, unquote(password)}
+    # Some parsers take a slash for the end of the host, and tell what is before it.
+    parts |= {piece for part in (user, password) for piece in unquote(part).split("/")}
     return frozenset(parts | _basic_credentials(plain) | _basic_credentials(userinfo))
 
 
@@ -136,8 +185,18 @@ def _broken_address(address: str) -> str | None:
         host, colon, port = address, "", ""
     if not host:
         return "has no host"
-    if not _HOST.fullmatch(host):
+    if not (_HOST.fullmatch(host) or _is_ipv6(host)):
         return "has an impossible host: write an IPv6 address in [brackets], other hosts in ASCII"
     if colon and not (re.fullmatch(r"[0-9]{1,5}", port) and 1 <= int(port) <= 65535):
         return "has an impossible port: it is a number from 1 to 65535"
     return None
+
+
+def _is_ipv6(host: str) -> bool:
+    if not re.fullmatch(r"\[[0-9A-Fa-f:.]+\]", host):
+        return False
+    try:
+        IPv6Address(host[1:-1])
+    except AddressValueError:
+        return False
+    return True

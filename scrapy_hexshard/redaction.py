@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cache
 
 REDACTED = b"***"
 # A shorter text turns up in any log by chance. It stays hidden where it stands in its URL, beside
@@ -13,14 +14,15 @@ REDACTED = b"***"
 MIN_SECRET_LENGTH = 4
 
 _QUOTED = "\"'\\"
+_SHELL_QUOTES = {b"""'"'"'""", rb"""'\''"""}  # of shlex, and of sh -x
 _ESCAPES = ("%%%02X", "%%%02x", "\\x%02x")
 
 
 class Redactor:
     """Replaces every one of *secrets* by ``***``.
 
-    A secret is known as it is, percent-encoded in part or whole, as JSON or Python would quote it,
-    in UTF-8 and Latin-1.
+    A secret is known as it is, percent-encoded in part or whole, as JSON, Python or a shell would
+    quote it, in UTF-8 and Latin-1.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -38,7 +40,7 @@ class Redactor:
 
     def hide_text(self, text: str) -> str:
         """*text* without its secrets."""
-        return self.hide(text.encode(errors="replace")).decode(errors="replace")
+        return self.hide(_encoded(text)).decode(errors="replace")
 
     def split(self, data: bytes) -> tuple[bytes, bytes]:
         """*data* as what can be shown at once, hidden, and an end in which a secret may have begun.
@@ -55,13 +57,26 @@ class Redactor:
         return self.hide(data[:decided]), data[decided:]
 
 
+def _encoded(text: str) -> bytes:
+    """*text* in UTF-8, bytes that are none as they came."""
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode(errors="replace")
+
+
+@cache
 def _spellings(character: str) -> list[bytes]:
     """All ways in which *character* may be written, longest first."""
     if character.isascii() and (character.isalnum() or character in "-._~"):
         return [character.encode()]
     spellings = {json.dumps(character)[1:-1].encode()}
+    if not character.isascii():
+        spellings.add(character.encode("ascii", "backslashreplace"))
     if character in _QUOTED:
         spellings.add(b"\\" + character.encode())
+    if character == "'":
+        spellings |= _SHELL_QUOTES
     if character == " ":
         spellings.add(b"+")
     for encoded in _encodings(character):

@@ -26,9 +26,10 @@ from scrapy_hexshard import (
 from scrapy_hexshard.components import request_codec
 from scrapy_hexshard.components.addon import COMPONENTS
 from scrapy_hexshard.components.dupefilter import UnitDupeFilter
-from scrapy_hexshard.launcher import summary, supervisor
+from scrapy_hexshard.launcher import proxies, proxy_check, socks5, summary, supervisor
 from scrapy_hexshard.launcher.signals import STOP_SIGNALS
 from scrapy_hexshard.pipes import LIFELINE_VARIABLE, STATUS_VARIABLE
+from scrapy_hexshard.proxy_url import PROXY_VARIABLE
 from scrapy_hexshard.sharding import SHARD_VARIABLE, SHARDS_VARIABLE
 from scrapy_hexshard.store.contract import MAX_PAYLOAD_BYTES, State
 
@@ -259,9 +260,17 @@ def test_every_exit_code_is_documented_and_no_other() -> None:
 
 
 def test_the_environment_variables_are_those_of_the_code() -> None:
-    proxy = {"PROXY_URL", "PROXY_URL_<shard>"}
+    own = {f"{name}_<shard>" for name in (PROXY_VARIABLE, proxies.FILE_VARIABLE)}
+    proxy = {PROXY_VARIABLE, *own, proxies.TEMPLATE_VARIABLE, proxies.TEMPLATE_FILE_VARIABLE}
     ours = {SHARD_VARIABLE, SHARDS_VARIABLE, LIFELINE_VARIABLE, STATUS_VARIABLE}
     assert set(documented("Environment variables")) == ours | proxy
+
+
+def test_what_the_check_of_the_proxies_says_is_documented_and_no_more() -> None:
+    told = {reason for _, reason in proxy_check._REASONS} | set(socks5._REPLIES.values())
+    told |= arguments_of({"SocksError"}, "launcher") | {"unreachable", "407"}
+    names = {name for name in documented("The check of the proxies") if name != "proxy: 503"}
+    assert names - {"proxy answers (0.03 s)"} == {f"proxy: {reason}" for reason in told}
 
 
 def command_lines() -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from scrapy_hexshard.errors import HexShardError, LaunchError
 COMMANDS = ("run", "plan", "load", "status", "export", "owner")
 EXIT_USAGE = 2
 _EXIT_INTERRUPTED = 130
+_POSIX_ONLY = ("fcntl", "termios")  # what the launcher and the store are built on
 _EXIT_BROKEN_PIPE = 141  # as a shell shows a program that SIGPIPE ended
 
 
@@ -34,6 +35,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HexShardError as error:
         sys.stderr.write(f"hexdigest-shard: {error}\n")
         return error.exit_code if isinstance(error, LaunchError) else EXIT_USAGE
+    except ModuleNotFoundError as error:
+        if error.name not in _POSIX_ONLY:
+            raise
+        sys.stderr.write(
+            "hexdigest-shard needs a POSIX system, such as Linux or macOS; on Windows, run it in "
+            "WSL or a container.\n"
+        )
+        return EXIT_USAGE
     except BrokenPipeError:
         drop_output()
         return _EXIT_BROKEN_PIPE

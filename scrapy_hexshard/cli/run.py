@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.launch import LaunchOptions, launch
-from scrapy_hexshard.launcher.plan import make_plan
+from scrapy_hexshard.launcher.log_file import Rotation
+from scrapy_hexshard.launcher.plan import Plan, make_plan, shard_names
+from scrapy_hexshard.launcher.proxy_check import NO_SITE, check_proxies, parse_target
+from scrapy_hexshard.launcher.stall import MIN_STALL_SECONDS
 
 _EPILOG = """\
 The command is run once per shard, without a shell. {shard} and {shards} in its arguments are
 replaced, and CRAWL_SHARD and CRAWL_SHARDS are set; {{shard}} stands for a literal {shard}.
-PROXY_URL_<shard> reaches its own worker alone, as PROXY_URL.
+PROXY_URL_<shard>, or the line in the file that PROXY_URL_FILE_<shard> names, reaches its own worker
+alone, as PROXY_URL. PROXY_URL_TEMPLATE, with {shard} in it, is for all shards that have neither.
 
 exit code: 0 all shards finished, 1 a worker failed, 2 usage, 126 or 127 the command cannot be run,
 130, 143 or 129 stopped by SIGINT, SIGTERM or SIGHUP
@@ -37,11 +42,34 @@ def add_parser(subparsers: Any) -> None:
     add = parser.add_argument
     add("--shards", type=int, required=True, metavar="N", help="number of shards, fixed for ever")
     add("--log-dir", type=Path, metavar="DIR", help="one log file per shard; else to the console")
+    rotation = Rotation()
+    add(
+        "--log-size",
+        type=_bytes,
+        default=rotation.max_bytes,
+        metavar="BYTES",
+        help="start a log file anew before it is larger; such as 500K, 20M or 1G; 0 is never (50M)",
+    )
+    add(
+        "--log-keep",
+        type=_count,
+        default=rotation.keep,
+        metavar="N",
+        help="older log files kept for each shard (%(default)d)",
+    )
     add("--dry-run", action="store_true", help="print the commands and start nothing")
     add(
         "--inherit-proxy", action="store_true", help="let HTTP_PROXY and the like reach the workers"
     )
     add("--require-proxy", action="store_true", help="refuse to start if a shard has no proxy")
+    add(
+        "--check-proxies",
+        nargs="?",
+        const="",
+        metavar="URL",
+        help="first try the proxy of each shard, and start nothing if one fails; with URL, by "
+        "asking for that page through it",
+    )
     add(
         "--grace",
         type=_seconds,
@@ -50,11 +78,31 @@ def add_parser(subparsers: Any) -> None:
         help="time from SIGTERM to SIGKILL, with a second SIGTERM at 80 %% of it (%(default)g)",
     )
     add(
+        "--stagger",
+        type=_seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="time between the starts of two workers (%(default)g)",
+    )
+    add(
         "--max-restarts",
         type=_count,
         default=0,
         metavar="N",
         help="restart a failed worker, up to N times in a row without progress (%(default)d)",
+    )
+    add(
+        "--stall-timeout",
+        type=_stall_seconds,
+        metavar="SECONDS",
+        help="stop a worker that makes no progress for so long, and start it again",
+    )
+    add("--fail-fast", action="store_true", help="once a worker has failed, stop all the others")
+    add(
+        "--summary-json",
+        type=Path,
+        metavar="FILE",
+        help="write the table of the end, and each life of a worker, to FILE as JSON",
     )
     add(
         "--no-progress",
@@ -76,20 +124,44 @@ def run(arguments: argparse.Namespace) -> int:
         inherit_proxy=arguments.inherit_proxy,
         require_proxy=arguments.require_proxy,
     )
+    if arguments.check_proxies is not None:
+        _check_proxies(plan, arguments.check_proxies)
     if arguments.dry_run:
         sys.stdout.write(plan.describe())
         sys.stdout.flush()
-        sys.stderr.writelines(f"hexdigest-shard: {notice}\n" for notice in plan.notices)
+        for notice in plan.notices:
+            _say(notice)
         return 0
     return launch(
         plan,
         LaunchOptions(
             log_dir=arguments.log_dir,
+            log_rotation=Rotation(arguments.log_size, arguments.log_keep),
             grace=arguments.grace,
+            stagger=arguments.stagger,
             max_restarts=arguments.max_restarts,
+            stall_timeout=arguments.stall_timeout,
+            fail_fast=arguments.fail_fast,
             show_progress=arguments.show_progress,
+            summary_json=arguments.summary_json,
         ),
     )
+
+
+def _check_proxies(plan: Plan, url: str) -> None:
+    target = parse_target(url) if url else NO_SITE
+    proxies = {spec.shard: spec.proxy for spec in plan.specs if spec.proxy}
+    if not proxies:
+        _say("No shard has a proxy to try.")
+    if failed := check_proxies(proxies, target, _say):
+        raise LaunchError(
+            f"Nothing was started, as a proxy failed: {shard_names(failed)}.", exit_code=1
+        )
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"hexdigest-shard: {text}\n")
+    sys.stderr.flush()
 
 
 def _seconds(text: str) -> float:
@@ -100,6 +172,22 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return seconds
+
+
+def _stall_seconds(text: str) -> float:
+    seconds = _seconds(text)
+    if seconds < MIN_STALL_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is too short: workers report once a second, so {MIN_STALL_SECONDS:g} or more"
+        )
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([0-9]+)([KMG]?)", text.upper())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size such as 500K, 20M or 1G")
+    return int(match[1]) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[match[2]]
 
 
 def _count(text: str) -> int:

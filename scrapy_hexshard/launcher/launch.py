@@ -6,8 +6,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from scrapy_hexshard.config import DEFAULT_LEASE_SECONDS
@@ -15,11 +15,13 @@ from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.live import LineAMinute, LiveView
 from scrapy_hexshard.launcher.live_screen import can_draw
-from scrapy_hexshard.launcher.logs import LogFile, ShardOutput
+from scrapy_hexshard.launcher.log_file import LogFile, Rotation
+from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import Plan, ProcessSpec, shard_names
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.signals import SignalInbox
 from scrapy_hexshard.launcher.summary import summarize
+from scrapy_hexshard.launcher.summary_file import SummaryFile, summary_facts
 from scrapy_hexshard.launcher.supervisor import Onlooker, Outcome, Supervisor
 from scrapy_hexshard.launcher.worker import Worker
 from scrapy_hexshard.redaction import Redactor
@@ -30,25 +32,30 @@ _OUTPUT_PATIENCE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """How to run a plan. *grace* is in seconds."""
+    """How to run a plan. *grace*, *stagger* and *stall_timeout* are in seconds."""
 
     log_dir: Path | None = None
+    log_rotation: Rotation = field(default_factory=Rotation)
     grace: float = 25.0
+    stagger: float = 0.0
     max_restarts: int = 0
+    stall_timeout: float | None = None
+    fail_fast: bool = False
     show_progress: bool = True
+    summary_json: Path | None = None
 
 
 def launch(plan: Plan, options: LaunchOptions) -> int:
     """Run *plan* to its end, or until a signal, and return the exit code.
 
-    Raises LaunchError, with nothing started, for a command that cannot be run or a log file that
-    cannot be written.
+    Raises LaunchError, with nothing started, for a command that cannot be run or a file that cannot
+    be written; with exit code 1, at the end, if it is the summary that cannot.
     """
-    _check_platform()
     for spec in plan.specs:
-        check_command(spec.argv[0], spec.environ)
+        check_command(spec)
     # First the signals: from the first worker on, none may end the launcher alone.
     with SignalInbox() as inbox:
+        summary = SummaryFile(options.summary_json) if options.summary_json else None
         logs = [_log_file(options, spec) for spec in plan.specs]
         console = Console()
         for notice in plan.notices:
@@ -57,22 +64,32 @@ def launch(plan: Plan, options: LaunchOptions) -> int:
             _worker(spec, options, console, log) for spec, log in zip(plan.specs, logs, strict=True)
         ]
         onlooker = _onlooker(options, workers, console)
-        outcome = Supervisor(workers, inbox, console, onlooker=onlooker).run()
+        outcome = Supervisor(
+            workers,
+            inbox,
+            console,
+            onlooker=onlooker,
+            stagger=options.stagger,
+            fail_fast=options.fail_fast,
+        ).run()
         console.end_view()
         _report(outcome, console)
+    if summary:
+        summary.write(summary_facts(workers, outcome.exit_code, outcome.stopped_by))
     return outcome.exit_code
 
 
-def check_command(command: str, environ: Mapping[str, str]) -> None:
-    """Raise LaunchError unless *command* can be run: 127 if missing, 126 if not executable."""
-    path = environ.get("PATH", os.defpath)
+def check_command(spec: ProcessSpec) -> None:
+    """Raise LaunchError unless its command can be run: 127 if missing, 126 if not executable."""
+    command, path = spec.argv[0], spec.environ.get("PATH", os.defpath)
     if shutil.which(command, path=path):
         return
+    shown = Redactor(spec.secrets).hide_text(command)
     if shutil.which(command, mode=os.F_OK, path=path) or (
         os.sep in command and Path(command).exists()
     ):
-        raise LaunchError(f"{command} is not an executable program.", exit_code=126)
-    raise LaunchError(f"{command}: no such command. Is its environment active?", exit_code=127)
+        raise LaunchError(f"{shown} is not an executable program.", exit_code=126)
+    raise LaunchError(f"{shown}: no such command. Is its environment active?", exit_code=127)
 
 
 def _worker(
@@ -80,7 +97,7 @@ def _worker(
 ) -> Worker:
     output = ShardOutput(spec.shard, Redactor(spec.secrets), console, log)
     restarts = Restarts(options.max_restarts, MAX_RESTART_DELAY)
-    return Worker(spec, output, restarts, options.grace)
+    return Worker(spec, output, restarts, options.grace, options.stall_timeout)
 
 
 def _onlooker(
@@ -98,7 +115,9 @@ def _onlooker(
 
 
 def _log_file(options: LaunchOptions, spec: ProcessSpec) -> LogFile | None:
-    return LogFile(options.log_dir, spec.shard) if options.log_dir else None
+    if options.log_dir is None:
+        return None
+    return LogFile(options.log_dir, spec.shard, options.log_rotation)
 
 
 def _report(outcome: Outcome, console: Console) -> None:
@@ -111,8 +130,3 @@ def _report(outcome: Outcome, console: Console) -> None:
             f"{console.dropped} lines were not shown: they came faster than they were read."
         )
     console.close()
-
-
-def _check_platform() -> None:
-    if os.name != "posix":
-        raise LaunchError("hexdigest-shard run needs a POSIX system, such as Linux or macOS.")

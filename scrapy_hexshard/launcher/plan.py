@@ -1,47 +1,52 @@
-"""From options to the processes to start. Pure: it starts nothing and reads no global state."""
+"""From options to the processes to start. It starts nothing and reads no global state."""
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scrapy_hexshard.errors import LaunchError, SettingError
+from scrapy_hexshard.launcher.ambient_proxies import ambient_names, crashing_names, proxy_names
+from scrapy_hexshard.launcher.placeholders import fill
 from scrapy_hexshard.launcher.proxies import (
-    ambient_names,
+    FILE_VARIABLE,
+    TEMPLATE_FILE_VARIABLE,
+    TEMPLATE_VARIABLE,
+    ShardProxy,
     is_shard_variable,
+    names_beyond,
     read_proxies,
-    unused_names,
+    template_names,
+    unknown_names,
 )
-from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, secrets_in
+from scrapy_hexshard.launcher.proxy_remarks import remarks
+from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, own_proxy, secrets_in
 from scrapy_hexshard.redaction import Redactor
 from scrapy_hexshard.sharding import SHARD_VARIABLE, SHARDS_VARIABLE, check_count
-
-_PLACEHOLDER = re.compile(r"\{\{(shards?)\}\}|\{(shards?)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """What to start for one shard. Neither environment nor secrets are in its repr."""
+    """What to start for one shard. Its repr shows neither command nor environment nor secrets."""
 
     shard: int
-    argv: tuple[str, ...]
+    argv: tuple[str, ...] = field(repr=False)
     environ: Mapping[str, str] = field(repr=False)
     secrets: frozenset[str] = field(repr=False)
-    has_proxy: bool = False
+    proxy: Proxy | None = None
 
-    def describe(self, secrets: frozenset[str] = frozenset()) -> str:
+    def describe(self, redactor: Redactor | None = None) -> str:
         """The command as a shell would take it, with ``PROXY_URL`` only as set or none.
 
-        *secrets*, such as those of other shards, are hidden in it like its own.
+        Its secrets are hidden, or those that *redactor* knows.
         """
         variables = [
             f"{SHARD_VARIABLE}={self.environ[SHARD_VARIABLE]}",
             f"{SHARDS_VARIABLE}={self.environ[SHARDS_VARIABLE]}",
-            f"{PROXY_VARIABLE}=<{'set' if self.has_proxy else 'none'}>",
+            f"{PROXY_VARIABLE}=<{'set' if self.proxy else 'none'}>",
         ]
-        command = Redactor(self.secrets | secrets).hide_text(shlex.join(self.argv))
+        command = (redactor or Redactor(self.secrets)).hide_text(shlex.join(self.argv))
         return f"[{self.shard}] {' '.join(variables)} {command}"
 
 
@@ -54,8 +59,8 @@ class Plan:
 
     def describe(self) -> str:
         """What would be started, a line a shard, without a secret of any of them."""
-        secrets = frozenset().union(*(spec.secrets for spec in self.specs))
-        return "".join(f"{spec.describe(secrets)}\n" for spec in self.specs)
+        redactor = Redactor(frozenset().union(*(spec.secrets for spec in self.specs)))
+        return "".join(f"{spec.describe(redactor)}\n" for spec in self.specs)
 
 
 def make_plan(
@@ -68,33 +73,32 @@ def make_plan(
 ) -> Plan:
     """The plan for running *command* once per shard.
 
-    Raises LaunchError without a command, ShardError for an impossible number of *shards*,
-    SettingError for a proxy that is invalid or, with *require_proxy*, missing.
+    The files that ``PROXY_URL_FILE_<shard>`` and the like name are read. Raises LaunchError without
+    a command, ShardError for an impossible number of *shards*, SettingError for a proxy that is
+    invalid or, with *require_proxy*, missing.
     """
     if not command:
         raise LaunchError("No command to run: write it after --, such as -- scrapy crawl products.")
     check_count(shards)
-    proxies = read_proxies(environ, shards)
-    missing = [shard for shard in range(shards) if shard not in proxies]
-    if require_proxy and missing:
-        names = ", ".join(f"{PROXY_VARIABLE}_{shard}" for shard in missing)
-        raise SettingError(f"--require-proxy was given, but these are not set: {names}.")
+    found = read_proxies(environ, shards)
+    if require_proxy:
+        _require(found, shards)
     base = _base_environ(environ, inherit_proxy)
+    inherited = own_proxy(base)
+    proxies = {shard: each.proxy for shard, each in found.items()}
+    if inherited:
+        proxies |= {shard: inherited for shard in range(shards) if shard not in found}
     specs = tuple(
         _spec(command, shard, shards, base, proxies.get(shard)) for shard in range(shards)
     )
-    return Plan(specs, tuple(_notices(environ, shards, missing, inherit_proxy)))
-
-
-def fill(argument: str, shard: int, shards: int) -> str:
-    """*argument* with ``{shard}`` and ``{shards}`` replaced; ``{{shard}}`` stands for ``{shard}``.
-
-    All other braces stay as they are, so that JSON survives.
-    """
-    numbers = {"shard": str(shard), "shards": str(shards)}
-    return _PLACEHOLDER.sub(
-        lambda match: f"{{{match[1]}}}" if match[1] else numbers[match[2]], argument
-    )
+    notices = [
+        *_notices_of_variables(environ, shards, found, inherit_proxy),
+        *(
+            f"{remark.text}: {'; '.join(map(shard_names, remark.groups))}."
+            for remark in remarks(proxies, found)
+        ),
+    ]
+    return Plan(specs, tuple(notices))
 
 
 def shard_names(shards: Iterable[int]) -> str:
@@ -109,13 +113,25 @@ def shard_names(shards: Iterable[int]) -> str:
     return f"shard {written}" if written.isdigit() else f"shards {written}"
 
 
+def _require(found: Mapping[int, ShardProxy], shards: int) -> None:
+    if missing := [shard for shard in range(shards) if shard not in found]:
+        names = ", ".join(f"{PROXY_VARIABLE}_{shard}" for shard in missing)
+        raise SettingError(f"--require-proxy was given, but these are not set: {names}.")
+
+
 def _base_environ(environ: Mapping[str, str], inherit_proxy: bool) -> dict[str, str]:
     ambient = () if inherit_proxy else ambient_names(environ)
-    return {
+    base = {
         name: value
         for name, value in environ.items()
         if name not in ambient and not is_shard_variable(name)
     }
+    if crashing := crashing_names(base):
+        raise SettingError(
+            f"{', '.join(crashing)}: a user name without a password, on which Scrapy fails. Write "
+            "user:@host for an empty one, or unset it."
+        )
+    return base
 
 
 def _spec(
@@ -124,27 +140,34 @@ def _spec(
     environ = {**base, SHARD_VARIABLE: str(shard), SHARDS_VARIABLE: str(shards)}
     if proxy:
         environ[PROXY_VARIABLE] = proxy.url
-    secrets = secrets_in(environ[name] for name in ambient_names(environ))
+    secrets = secrets_in(environ[name] for name in proxy_names(environ))
     return ProcessSpec(
         shard=shard,
         argv=tuple(fill(argument, shard, shards) for argument in command),
         environ=environ,
         secrets=secrets | (proxy.secrets if proxy else frozenset()),
-        has_proxy=PROXY_VARIABLE in environ,
+        proxy=proxy,
     )
 
 
-def _notices(
-    environ: Mapping[str, str], shards: int, missing: list[int], inherit_proxy: bool
-) -> list[str]:
-    notices = []
+def _notices_of_variables(
+    environ: Mapping[str, str], shards: int, found: Mapping[int, ShardProxy], inherit_proxy: bool
+) -> Iterator[str]:
     ambient = ambient_names(environ)
-    if ambient and not inherit_proxy:
-        notices.append(
-            f"{', '.join(ambient)} kept from the workers; --inherit-proxy hands them on."
-        )
+    if ambient and inherit_proxy:
+        yield f"{', '.join(ambient)} handed on to the workers."
+    elif ambient:
+        yield f"{', '.join(ambient)} kept from the workers; --inherit-proxy hands them on."
+    missing = [shard for shard in range(shards) if shard not in found]
     if missing and not (ambient and inherit_proxy):
-        notices.append(f"Without a proxy: {shard_names(missing)}.")
-    if unused := unused_names(environ, shards):
-        notices.append(f"{', '.join(unused)} not used: the shards go from 0 to {shards - 1}.")
-    return notices
+        yield f"Without a proxy: {shard_names(missing)}."
+    if names := names_beyond(environ, shards):
+        yield f"{', '.join(names)} not used: the shards go from 0 to {shards - 1}."
+    if names := unknown_names(environ):
+        yield (
+            f"{', '.join(names)} not used: what is read is {PROXY_VARIABLE}_<shard>, "
+            f"{FILE_VARIABLE}_<shard>, {TEMPLATE_VARIABLE} and {TEMPLATE_FILE_VARIABLE}."
+        )
+    if not any(each.from_template for each in found.values()):
+        for name in template_names(environ):
+            yield f"{name} not used: every shard has a proxy of its own."

@@ -1,42 +1,76 @@
-"""Which variables carry the proxy of which shard: ``PROXY_URL_<shard>``."""
+"""Which variables carry the proxy of which shard.
+
+That is ``PROXY_URL_<shard>``, the file that ``PROXY_URL_FILE_<shard>`` names, or else
+``PROXY_URL_TEMPLATE``, filled in with the shard.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from scrapy_hexshard.launcher.placeholders import fill
+from scrapy_hexshard.launcher.proxy_files import Source, read_source
 from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, parse_proxy
 
-_OF_SHARD = re.compile(rf"{PROXY_VARIABLE}_(0|[1-9][0-9]*)")
-# The variables from which urllib, and so Scrapy, takes a proxy without being asked.
-_AMBIENT = re.compile(r"(?:https?|ftp|all|socks[45]?h?|wss?)_proxy", re.IGNORECASE)
+FILE_VARIABLE = f"{PROXY_VARIABLE}_FILE"
+TEMPLATE_VARIABLE = f"{PROXY_VARIABLE}_TEMPLATE"
+TEMPLATE_FILE_VARIABLE = f"{TEMPLATE_VARIABLE}_FILE"
+
+_TEMPLATES = (TEMPLATE_VARIABLE, TEMPLATE_FILE_VARIABLE)
+_OF_SHARD = re.compile(rf"(?:{PROXY_VARIABLE}|{FILE_VARIABLE})_(0|[1-9][0-9]*)")
 
 
-def read_proxies(environ: Mapping[str, str], shards: int) -> dict[int, Proxy]:
+@dataclass(frozen=True, slots=True)
+class ShardProxy:
+    """The proxy of one shard, and where it was found."""
+
+    proxy: Proxy
+    source: Source
+    from_template: bool
+
+
+def read_proxies(environ: Mapping[str, str], shards: int) -> dict[int, ShardProxy]:
     """The proxies of shards 0 to *shards* - 1 that have one; an empty variable counts as none.
 
-    Raises SettingError, naming the variable and the rule, for a value that is no proxy URL.
+    Raises SettingError, naming the variable and the rule, for a value that is no proxy URL, and for
+    a file that cannot be read.
     """
-    return {
-        shard: parse_proxy(name, environ[name])
-        for shard in range(shards)
-        if environ.get(name := f"{PROXY_VARIABLE}_{shard}", "").strip()
-    }
+    template = read_source(environ, *_TEMPLATES)
+    found = {}
+    for shard in range(shards):
+        own = read_source(environ, f"{PROXY_VARIABLE}_{shard}", f"{FILE_VARIABLE}_{shard}")
+        if own:
+            found[shard] = ShardProxy(parse_proxy(own.name, own.text), own, from_template=False)
+        elif template:
+            name = f"{template.name} for shard {shard}"
+            proxy = parse_proxy(name, fill(template.text, shard, shards))
+            found[shard] = ShardProxy(proxy, template, from_template=True)
+    return found
 
 
-def unused_names(environ: Mapping[str, str], shards: int) -> list[str]:
-    """The ``PROXY_URL_...`` variables that belong to none of the *shards*."""
+def names_beyond(environ: Mapping[str, str], shards: int) -> list[str]:
+    """The variables that carry the proxy of a shard which is none of the *shards*."""
+    numbers = {name: match[1] for name in environ if (match := _OF_SHARD.fullmatch(name))}
+    digits = len(str(shards))
     return sorted(
-        name
-        for name in environ
-        if name.startswith(f"{PROXY_VARIABLE}_")
-        and not ((match := _OF_SHARD.fullmatch(name)) and int(match[1]) < shards)
+        name for name, number in numbers.items() if len(number) > digits or int(number) >= shards
     )
 
 
-def ambient_names(environ: Mapping[str, str]) -> list[str]:
-    """The variables that set a proxy for any program, such as ``HTTPS_PROXY`` or ``PROXY_URL``."""
-    return sorted(name for name in environ if name == PROXY_VARIABLE or _AMBIENT.fullmatch(name))
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """The variables that look as if they carried a proxy, but are read by nobody."""
+    return sorted(
+        name
+        for name in environ
+        if is_shard_variable(name) and name not in _TEMPLATES and not _OF_SHARD.fullmatch(name)
+    )
+
+
+def template_names(environ: Mapping[str, str]) -> list[str]:
+    """The variables that hold a template, or name the file that does."""
+    return [name for name in _TEMPLATES if environ.get(name, "").strip()]
 
 
 def is_shard_variable(name: str) -> bool:

@@ -43,7 +43,7 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("load", "--pay"), ("--payload-field",)),
         (("load", "s.sqlite3", "--format", ""), ("lines", "csv", "jsonl")),
         (("plan", "--js"), ("--json",)),
-        (("run", "--log"), ("--log-dir",)),
+        (("run", "--log-d"), ("--log-dir",)),
         (("export", "crawl"), ("crawl.sqlite3",)),
     ],
 )

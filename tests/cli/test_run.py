@@ -20,6 +20,10 @@ def test_the_command_must_follow_two_dashes(capsys):
         (["--max-restarts", "-1"], "not a whole number"),
         (["--max-restarts", "x"], "not a whole number"),
         (["--shards", "x"], "invalid int value"),
+        (["--stagger", "-1"], "not a number of seconds"),
+        (["--stall-timeout", "1"], "is too short"),
+        (["--log-size", "50 MB"], "is no size such as"),
+        (["--log-keep", "-1"], "not a whole number"),
     ],
 )
 def test_impossible_options_are_usage_errors(words, says, capsys):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -90,6 +91,29 @@ def test_the_credentials_of_a_proxy_are_hidden(text):
     assert REDACTED.decode() in shown
     for secret in ("scraper", "p@ss", "p%40ss", "p%2540ss", basic.rstrip("=")):
         assert secret not in shown
+
+
+@pytest.mark.parametrize("secret", ["it's-ours", "hush😀hush", "hush€hush", "hush\udcffhush"])
+@pytest.mark.parametrize(
+    "spell",
+    [
+        str,
+        shlex.quote,
+        lambda text: f"'{text.replace(chr(39), chr(39) + chr(92) + chr(39) * 2)}'",  # sh -x
+        lambda text: ascii(text)[1:-1],
+        lambda text: text.encode("ascii", "backslashreplace").decode(),
+    ],
+)
+def test_a_secret_is_hidden_as_shells_and_narrow_terminals_write_it(secret, spell):
+    assert Redactor([secret]).hide_text(f"a {spell(secret)} b") in {
+        "a *** b",
+        "a '***' b",
+    }
+
+
+def test_text_that_is_no_unicode_hides_nothing_from_it():
+    for stray in ("\udcff", "\ud800", "\udcff\ud800"):
+        assert Redactor(["hush€hush"]).hide_text(f"{stray} hush€hush").endswith(" ***")
 
 
 def test_nothing_is_hidden_without_secrets():

@@ -139,7 +139,7 @@ def test_workers_killed_all_the_time_get_their_work_done(launch, worker, tmp_pat
 
 
 def test_a_failure_stops_the_others_when_asked(launch, worker, tmp_path):
-    script = "life={0}/{{shard}}:".format(tmp_path) + "open+until-term+close=shutdown"
+    script = f"life={tmp_path}/{{shard}}:open+until-term+close=shutdown"
     run = launch("--shards", "3", "--fail-fast", "--", *worker, script)
     run.wait_for("ready", 3)
     os.kill(run.workers()[1], signal.SIGKILL)

@@ -56,6 +56,35 @@ def test_a_worker_gets_its_own_proxy_and_no_other(launch, worker, tmp_path):
     assert "Without a proxy: shard 2." in run.text
 
 
+def test_a_proxy_may_come_from_a_file_or_a_template_and_is_hidden_like_any_other(
+    launch, worker, tmp_path
+):
+    (tmp_path / "secret").write_text("http://whisperer:hush2hush@h:2\n")
+    (tmp_path / "secret").chmod(0o640)
+    environ = {
+        "PROXY_URL_0": "http://whisperer:hush0hush@h:1",
+        "PROXY_URL_FILE_2": f"{tmp_path}/secret",
+        "PROXY_URL_TEMPLATE": "http://whisperer-{shard}:hush{shard}hush@h:3",
+    }
+    run = launch(
+        *("--shards", "4", "--require-proxy", "--", *worker, f"environ={tmp_path}/{{shard}}"),
+        "say=http://whisperer:hush{shard}hush@h:2 whisperer hush{shard}hush",
+        environ=environ,
+    )
+    assert run.end() == 0
+    seen = [json.loads((tmp_path / str(shard)).read_text()) for shard in range(4)]
+    assert [each["PROXY_URL"] for each in seen] == [
+        "http://whisperer:hush0hush@h:1",
+        "http://whisperer-1:hush1hush@h:3",
+        "http://whisperer:hush2hush@h:2",
+        "http://whisperer-3:hush3hush@h:3",
+    ]
+    assert not [name for each in seen for name in each if name.startswith("PROXY_URL_")]
+    assert "hush" not in run.text
+    assert "[2] *** *** ***\n" in run.text
+    assert "Others can read the file that PROXY_URL_FILE_<shard> names" in run.text
+
+
 def test_ambient_proxies_are_inherited_only_when_asked(launch, worker, tmp_path):
     environ = {
         "PROXY_URL": "http://all:1",
@@ -76,6 +105,7 @@ def test_ambient_proxies_are_inherited_only_when_asked(launch, worker, tmp_path)
     assert [each["PROXY_URL"] for each in seen] == ["http://zero:1", "http://all:1"]
     assert [each["HTTP_PROXY"] for each in seen] == ["http://x:1"] * 2
     assert "PROXY_URL_0" not in seen[1]
+    assert "HTTP_PROXY, PROXY_URL handed on to the workers." in run.text
 
 
 def test_a_worker_leads_a_session_of_its_own_and_holds_nothing_but_its_pipes(launch, script):
