@@ -79,10 +79,11 @@ class Links:
 
     def _is_offsite(self, request: Request) -> bool:
         middleware = self._crawler.get_downloader_middleware(OffsiteMiddleware)
-        if middleware is None:
+        spider = self._crawler.spider
+        if middleware is None or spider is None:
             return False
         try:
-            middleware.request_scheduled(request, self._crawler.spider)  # counts and logs it, too
+            middleware.request_scheduled(request, spider)  # counts and logs it, too
         except IgnoreRequest:
             return True
         return False

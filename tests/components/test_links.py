@@ -23,7 +23,7 @@ def site(origin_: str) -> type[Plain]:
 
     class Site(Plain):
         origin = origin_
-        visits: Counter[int] = Counter()
+        visits: Counter[int]
 
         async def start(self) -> Any:
             yield Request(f"{self.origin}/ok?0")

@@ -1,4 +1,4 @@
-"""What a worker learns of the others: those of its own shard, and the shards that have keys left."""
+"""What a worker learns of the others: those of its shard, and the shards that have keys left."""
 
 from __future__ import annotations
 

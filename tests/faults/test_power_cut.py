@@ -1,4 +1,4 @@
-"""A power cut at any moment: every call to the disk is recorded, and cut off at thousands of points."""
+"""A power cut at any moment: every call to the disk is recorded, and cut off at many points."""
 
 from __future__ import annotations
 
