@@ -57,9 +57,7 @@ class Feed:
         self._left = False  # by the engine, which takes nothing more
         self._open: OpenWork | None = None  # what was left at the last empty claim
         self._shards: Sequence[OpenShard] = ()  # at the same moment, if they matter
-        self._others = OtherShards(
-            work.config.shard.index, work.config.lease_seconds, monotonic()
-        )
+        self._others = OtherShards(work.config.shard.index, work.config.lease_seconds, monotonic())
         self._ask_at = 0.0
         self._capacity = work.config.max_units
         self._intake = StartIntake(work, self._spider, crawler.stats, self._started, self.changed)
@@ -233,7 +231,10 @@ class Feed:
         if busy or self._ready or self._open is None:
             return False
         left = self._open.pending + self._open.running + self._open.failed
-        return left <= len(self._waiting) and self._judge_others() is not Others.AT_WORK
+        return (
+            left <= len(self._waiting) + work.feeds.until_the_end
+            and self._judge_others() is not Others.AT_WORK
+        )
 
     def _judge_others(self) -> Others:
         """What other shards do; of interest only where pages may bring keys of other shards."""
