@@ -19,6 +19,7 @@ from scrapy_hexshard.sharding import (
 
 Follow = Literal["unit", "key", "drop"]
 Empty = Literal["done", "fail"]
+CompleteAfter = Literal["unit", "feed"]
 
 DEFAULT_LEASE_SECONDS = 120.0
 MAX_SECONDS = 1e8  # three years: more is a mistake
@@ -68,6 +69,7 @@ class Config:
     empty: Empty = "done"
     follow: Follow = "unit"
     items: bool = False
+    complete_after: CompleteAfter = "unit"
     share_rate: bool = False
 
     @classmethod
@@ -103,10 +105,17 @@ class Config:
             empty=cast("Empty", read.choice("HEXSHARD_EMPTY", "done", ("done", "fail"))),
             follow=cast("Follow", read.choice("HEXSHARD_FOLLOW", "unit", ("unit", "key", "drop"))),
             items=read.boolean("HEXSHARD_ITEMS", False),
+            complete_after=cast(
+                "CompleteAfter", read.choice("HEXSHARD_COMPLETE_AFTER", "unit", ("unit", "feed"))
+            ),
             share_rate=read.boolean("HEXSHARD_SHARE_RATE", False),
         )
         read.refuse_unknown("HEXSHARD_SHARD", "HEXSHARD_SHARDS")
         return config
+
+    def store_of(self, spider: str) -> str | None:
+        """The store that the spider of that name works on."""
+        return None if self.store is None else self.store.replace("%(spider)s", spider)
 
 
 def find_shard(

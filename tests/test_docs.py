@@ -26,6 +26,7 @@ from scrapy_hexshard import (
 from scrapy_hexshard.components import request_codec
 from scrapy_hexshard.components.addon import COMPONENTS
 from scrapy_hexshard.components.dupefilter import UnitDupeFilter
+from scrapy_hexshard.components.feed_params import with_shard
 from scrapy_hexshard.launcher import proxies, proxy_check, socks5, summary, supervisor
 from scrapy_hexshard.launcher.signals import STOP_SIGNALS
 from scrapy_hexshard.pipes import LIFELINE_VARIABLE, STATUS_VARIABLE
@@ -165,7 +166,12 @@ def something_else(name: str, default: Any) -> dict[str, Any]:
         return {name: not default}
     if isinstance(default, int):
         return {name: default + 1}
-    choices = {"HEXSHARD_EMPTY": "fail", "HEXSHARD_FOLLOW": "drop", "HEXSHARD_STORE": "s.sqlite3"}
+    choices = {
+        "HEXSHARD_COMPLETE_AFTER": "feed",
+        "HEXSHARD_EMPTY": "fail",
+        "HEXSHARD_FOLLOW": "drop",
+        "HEXSHARD_STORE": "s.sqlite3",
+    }
     return {name: [500] if isinstance(default, list) else choices[name]}
 
 
@@ -359,6 +365,7 @@ def test_the_components_placed_by_hand_are_those_of_the_addon() -> None:
     }
     filter_path = f"{UnitDupeFilter.__module__}.{UnitDupeFilter.__qualname__}"
     assert settings["DUPEFILTER_CLASS"] == filter_path
+    assert settings["FEED_URI_PARAMS"] == f"{with_shard.__module__}.{with_shard.__qualname__}"
 
 
 @pytest.mark.timeout(60)  # a loop over a store may not end

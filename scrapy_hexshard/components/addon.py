@@ -8,6 +8,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.settings import BaseSettings
 
 from scrapy_hexshard.components.dupefilter import UnitDupeFilter
+from scrapy_hexshard.components.feed_params import supply_shard
 from scrapy_hexshard.components.feeder import DropMiddleware, FeederMiddleware
 from scrapy_hexshard.components.proxy_middleware import ProxyMiddleware
 from scrapy_hexshard.components.sentences import in_a_sentence
@@ -52,6 +53,7 @@ class HexShardAddon:
         """Add the components, unless the project has placed them itself."""
         spider = self._crawler.spider
         config = Config.read(settings, {} if spider is None else vars(spider))
+        supply_shard(settings)
         if not config.enabled:
             raise NotConfigured("HEXSHARD_ENABLED is False")
         for setting, component, order in COMPONENTS:

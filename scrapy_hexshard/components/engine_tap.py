@@ -335,7 +335,7 @@ class EngineTap:
     # Items.
 
     def _item_scraped(self, item: Any, response: Any) -> None:
-        if (unit := self._unit_of(response)) is None:
+        if (unit := self.unit_of(response)) is None:
             return
         if unit.ended:
             self._listener.late("items")
@@ -344,13 +344,14 @@ class EngineTap:
         self._listener.item_scraped(unit, item)
 
     def _item_dropped(self, response: Any) -> None:
-        if (unit := self._unit_of(response)) is not None:
+        if (unit := self.unit_of(response)) is not None:
             unit.moved()
 
     def _item_error(self, response: Any, failure: Failure) -> None:
-        if (unit := self._unit_of(response)) is not None:
+        if (unit := self.unit_of(response)) is not None:
             self._fail(unit, f"item: {type(failure.value).__name__}")
 
-    def _unit_of(self, response: Any) -> Unit | None:
+    def unit_of(self, response: Any) -> Unit | None:
+        """The unit whose callback is at *response*."""
         visit = self._visits.get(id(response))
         return None if visit is None else visit.unit

@@ -231,7 +231,10 @@ class Feed:
         if busy or self._ready or self._open is None:
             return False
         left = self._open.pending + self._open.running + self._open.failed
-        return left <= len(self._waiting) and self._judge_others() is not Others.AT_WORK
+        return (
+            left <= len(self._waiting) + work.feeds.until_the_end
+            and self._judge_others() is not Others.AT_WORK
+        )
 
     def _judge_others(self) -> Others:
         """What other shards do; of interest only where pages may bring keys of other shards."""

@@ -22,6 +22,7 @@ from twisted.internet.defer import Deferred
 from scrapy_hexshard.errors import HexShardError, StoreError
 from scrapy_hexshard.store.contract import (
     Claim,
+    Kind,
     OpenShard,
     OpenWork,
     Settled,
@@ -67,6 +68,8 @@ class StoreThread(threading.Thread):
 
     *lease_seconds* is the length of leases; *patience* is how long, in seconds, leases are renewed
     for a reactor that does not turn. *on_lost* is called with the tokens of claims found lost.
+    *before_completing* is called in the thread before keys are completed, and told whether that
+    survives a power cut; if it raises a HexShardError, they are not.
     """
 
     def __init__(
@@ -76,12 +79,14 @@ class StoreThread(threading.Thread):
         lease_seconds: float,
         patience: float,
         on_lost: Callable[[list[int]], None],
+        before_completing: Callable[[bool], None],
     ) -> None:
         super().__init__(name="hexshard-store", daemon=True)
         self._open_store = open_store
         self._lease_seconds = lease_seconds
         self._patience = patience
         self._on_lost = on_lost
+        self._before_completing = before_completing
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._urgent = threading.Event()  # something other than a settlement is waiting
         self._held: dict[int, Claim] = {}
@@ -185,18 +190,37 @@ class StoreThread(threading.Thread):
 
     def _run_group(self, store: WorkStore, group: list[_Call]) -> None:
         results: list[tuple[_Call, Any]] = []
+        refused: list[tuple[_Call, Any]] = []
+        if error := self._not_to_complete(store, group):
+            refused = [(call, error) for call in group if call.settlement is not None]
+            group = [call for call in group if call.settlement is None]
         try:
             with _plain_errors(), store.group():
                 results += self._settle_together(store, group)
                 results += [
                     (call, self._run(store, call)) for call in group if call.settlement is None
                 ]
-        except HexShardError as error:
-            results = [(call, error) for call in group]
+        except HexShardError as failure:
+            results = [(call, failure) for call in group]
+        # First: why a key is not completed comes before what follows from it.
+        results = refused + results
         self._closed = any(call.rank is Rank.CLOSE for call in group)
         self._keep_account(results)
         self.gate_wait_seconds = getattr(store, "gate_wait_seconds", 0.0)
         self._answer(results)
+
+    def _not_to_complete(self, store: WorkStore, group: list[_Call]) -> HexShardError | None:
+        """Why the keys of *group* cannot be completed now, if so."""
+        settlements = [call.settlement for call in group if call.settlement is not None]
+        if not any(settlement.kind is Kind.COMPLETE for settlement in settlements):
+            return None
+        try:
+            with _plain_errors():
+                # Outside the transaction, for which other workers would wait.
+                self._before_completing(store.durable)
+        except HexShardError as error:
+            return error
+        return None
 
     def _settle_together(self, store: WorkStore, group: list[_Call]) -> Iterable[tuple[_Call, Any]]:
         calls = [call for call in group if call.settlement is not None]

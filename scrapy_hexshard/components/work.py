@@ -18,6 +18,8 @@ from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.engine_tap import EngineTap
+from scrapy_hexshard.components.feed_files import FeedError
+from scrapy_hexshard.components.feed_hold import FeedHold
 from scrapy_hexshard.components.links import Links
 from scrapy_hexshard.components.store_thread import StoreThread
 from scrapy_hexshard.config import Config
@@ -74,6 +76,8 @@ class Work:
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
         self._tap = EngineTap(crawler, self._ledger, self, self._state, config.permanent_http)
+        waits = config.complete_after == "feed"
+        self.feeds = FeedHold(crawler, self._tap.unit_of, self._room, waits=waits)
         self._claims: dict[int, Claim] = {}
         self._attempt_ended: list[Callable[[int, bool], None]] = []
         self._encoder = ScrapyJSONEncoder()
@@ -99,16 +103,17 @@ class Work:
                 self._open_store,
                 lease_seconds=self.config.lease_seconds,
                 patience=self.config.unit_timeout,
+                before_completing=self.feeds.files.press,
                 on_lost=self._lost,
             )
             self._thread.start()
         return self._thread
 
     def _open_store(self) -> WorkStore:
-        assert self.config.store is not None
         spider = self._crawler.spider
         assert spider is not None
-        location = self.config.store.replace("%(spider)s", spider.name)
+        location = self.config.store_of(spider.name)
+        assert location is not None
         store = open_store(location, self.config.shard, policy=self.config.retry)
         # A forced stop skips spider_closed, but not this. What is registered last runs first, and
         # an open store has itself closed at exit.
@@ -117,9 +122,13 @@ class Work:
         return store
 
     async def is_store_open(self) -> bool:
-        """Open the store; if that fails, say why and stop."""
+        """Open the store; if that fails, or nothing could be completed, say why and stop."""
         try:
+            self.feeds.install()
             others = await maybe_deferred_to_future(self.thread.call(self._begin))
+        except FeedError as error:
+            self._feed_failed(error)
+            return False
         except HexShardError as error:
             self._report_store(error)
             self.stop("store_error")
@@ -178,10 +187,11 @@ class Work:
         self._closed = True
         if reason == "finished" and not self.idle:
             self._not_all_was_fed()
-        if self.feed is not None:
-            self.feed.room()
+        self._room()
         if self._thread is None:
+            self.feeds.files.release()
             return
+        await self._settle_held(reason)
         self._thread.turned()
         closed = self._thread.close(self.reason or reason)
         try:
@@ -190,6 +200,7 @@ class Work:
             self._report_store(error)
         # Not before: a second signal may end the process while the thread is still at it.
         atexit.unregister(self._close_now)
+        self.feeds.files.release()
         self._count("released", self.totals.released)
         stats = self._crawler.stats
         assert stats is not None
@@ -201,6 +212,24 @@ class Work:
             logger.error(
                 "Something ended the feeding of this worker before its shard was finished, such as "
                 "the process_start() of another spider middleware. The keys left stay pending."
+            )
+
+    async def _settle_held(self, reason: str) -> None:
+        """Settle the keys that have waited for the feeds which close now."""
+        thread = self.thread
+        if not await self.feeds.wait(thread.turned):
+            return
+        try:
+            # After the settlements, as it comes later.
+            left = await maybe_deferred_to_future(thread.call(lambda store: store.open_work()))
+        except HexShardError as error:
+            self._report_store(error)
+            return
+        if reason == "finished" and self.reason is None and left:
+            self.reason = "unfinished"
+            logger.error(
+                "Keys of this shard are left after its feeds have closed: a feed could not be "
+                "stored, or their pages had links. Start again to go on."
             )
 
     def _close_now(self) -> None:
@@ -232,15 +261,29 @@ class Work:
         self._claims[claim.token] = claim
         return self._ledger.open(claim, claim.token)
 
+    def _room(self) -> None:
+        if self.feed is not None:
+            self.feed.room()
+
     def _unit_ended(self, unit: Unit) -> None:
         claim = self._claims.pop(unit.token)
         verdict = unit.verdict(empty_fails=self.config.empty == "fail")
         found = self.links.found(unit.token)
-        self._forget_attempt(unit.token, verdict.failed)
-        if self.feed is not None:
-            self.feed.room()
+        self._room()
         if verdict.interrupted or self._closed:
+            self.feeds.forget(unit.token)
+            self._forget_attempt(unit.token, verdict.failed)
             return  # closing gives it back
+        try:
+            self.feeds.settle(unit, verdict, partial(self._settle, claim, unit, found))
+        except FeedError as error:
+            self._forget_attempt(unit.token, failed=True)
+            self._feed_failed(error)
+
+    def _settle(
+        self, claim: Claim, unit: Unit, found: Sequence[StoredWork], verdict: Verdict
+    ) -> None:
+        self._forget_attempt(unit.token, verdict.failed)
         self.settling += 1
         settlement = _settlement(claim, verdict, unit, found)
         settled = self.thread.settle(settlement)
@@ -292,6 +335,7 @@ class Work:
         for token in tokens:
             self._claims.pop(token, None)
             self._ledger.forget(token)
+            self.feeds.forget(token)
             self.links.found(token)
             self._forget_attempt(token, failed=True)
         if self.feed is not None:
@@ -307,8 +351,16 @@ class Work:
 
     def store_failed(self, failure: Failure) -> None:
         """Say once what is wrong with the store, and stop: nothing can be claimed or settled."""
+        if isinstance(failure.value, FeedError):
+            self._feed_failed(failure.value)
+            return
         self._report_store(failure.value)
         self.stop("store_error")
+
+    def _feed_failed(self, error: FeedError) -> None:
+        if self._once("feed failed"):
+            logger.error("No key can be completed, so this worker stops: %s", error)
+        self.stop("feed_error", str(error))
 
     def _report_store(self, error: BaseException | None) -> None:
         if self.reason is None:

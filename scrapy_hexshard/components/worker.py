@@ -9,6 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
+from scrapy_hexshard.components.feed_rules import check_feeds
 from scrapy_hexshard.components.launcher_link import LauncherLink, launcher_pipes
 from scrapy_hexshard.components.sentences import in_a_sentence
 from scrapy_hexshard.components.work import Work, feeds_from_store
@@ -55,6 +56,7 @@ class WorkerExtension:
         work = None
         if config.store and spider is not None and feeds_from_store(spider):
             _check_settings(crawler)
+            check_feeds(crawler.settings, config, spider)
             work = Work(crawler, config)
         self = cls(crawler, config, work)
         if config.share_rate:

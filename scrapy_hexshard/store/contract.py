@@ -180,6 +180,11 @@ class WorkStore(ABC):
     Methods raise StoreError when the store cannot be used.
     """
 
+    @property
+    def durable(self) -> bool:
+        """Whether what a call stored survives a power cut, too, and not only a kill."""
+        return True
+
     @abstractmethod
     def enqueue(self, keys: Iterable[str | Work]) -> int:
         """Store the keys, of every shard, that are not known yet; return how many were new.

@@ -27,6 +27,7 @@ ONE_BY_ONE: dict[str, Any] = {
         "scrapy_hexshard.components.proxy_middleware.ProxyMiddleware": 950,
     },
     "DUPEFILTER_CLASS": "scrapy_hexshard.components.dupefilter.UnitDupeFilter",
+    "FEED_URI_PARAMS": "scrapy_hexshard.components.feed_params.with_shard",
 }
 
 

@@ -38,6 +38,7 @@ def test_without_settings_everything_has_its_documented_default() -> None:
         empty="done",
         follow="unit",
         items=False,
+        complete_after="unit",
         share_rate=False,
     )
     assert read() == Config()
@@ -92,6 +93,11 @@ SETTINGS: dict[str, tuple[str, dict[Any, Any], list[Any]]] = {
         [404, "4o4", "404;410", [99], [600], [None], [True], "404,,410", object()],
     ),
     "HEXSHARD_EMPTY": ("empty", {"done": "done", "fail": "fail"}, ["Done", "dead", 1, True, []]),
+    "HEXSHARD_COMPLETE_AFTER": (
+        "complete_after",
+        {"unit": "unit", "feed": "feed"},
+        ["FEED", "item", 1, True, ["feed"]],
+    ),
     "HEXSHARD_FOLLOW": ("follow", {"unit": "unit", "drop": "drop"}, ["UNIT", "none", 0, ["unit"]]),
 }
 GOOD = [

@@ -76,12 +76,17 @@ class SQLiteWorkStore(WorkStore):
         count = shards.count if isinstance(shards, ShardSpec) else shards
         if count is not None:
             check_count(count)
+        self._durable = location.synchronous == "FULL"
         self._policy = policy
         self._clock = StoreClock(clock or time.time)
         self._worker = Worker(identity or ProcessIdentity.of_this())
         self._db, self.shard_count = open_database(
             location, count, create=create, readonly=readonly, patience=patience
         )
+
+    @property
+    def durable(self) -> bool:
+        return self._durable
 
     @property
     def gate_wait_seconds(self) -> float:
