@@ -188,7 +188,7 @@ def counted() -> set[str]:
     """The stat keys that the code counts or sets."""
     names = {
         f"hexshard/{name}"
-        for name in arguments_of({"_count"}, "components")
+        for name in arguments_of({"count", "_count"}, "components")
         if not name.startswith("late/")
     }
     names |= {f"hexshard/late/{what}" for what in arguments_of({"late"}, "components")}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
-from scrapy import Request, Spider
+from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
-from scrapy.utils.serialize import ScrapyJSONEncoder
 from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.engine_state import EngineState
@@ -22,6 +21,8 @@ from scrapy_hexshard.components.feed_files import FeedError
 from scrapy_hexshard.components.feed_hold import FeedHold
 from scrapy_hexshard.components.links import Links
 from scrapy_hexshard.components.store_thread import StoreThread
+from scrapy_hexshard.components.tally import Tally
+from scrapy_hexshard.components.unit_events import UnitEvents
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import HexShardError
 from scrapy_hexshard.store import open_store
@@ -31,21 +32,8 @@ from scrapy_hexshard.units import Ledger, Unit, Verdict
 
 logger = logging.getLogger(__name__)
 
-MANY_REQUESTS = 1000
 EXTENT_SECONDS = 5.0
 FORCED_STOP_SECONDS = 5.0  # how long a forced stop may take to give its claims back
-
-
-@dataclass(slots=True)
-class Totals:
-    """What one life of a worker has done so far."""
-
-    done: int = 0
-    failed: int = 0  # attempts that will be repeated
-    dead: int = 0
-    faults: int = 0  # dead keys that no permanent outcome of the origin explains
-    released: int = 0
-    items: int = 0
 
 
 class FeedListener(Protocol):
@@ -66,7 +54,6 @@ class Work:
 
     def __init__(self, crawler: Crawler, config: Config) -> None:
         self.config = config
-        self.totals = Totals()
         self.reason: str | None = None  # overrides Scrapy's: Scrapy would call it finished
         self.detail: str | None = None  # what else to tell the launcher of it
         self.settling = 0
@@ -75,14 +62,14 @@ class Work:
         self._crawler = crawler
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
-        self._tap = EngineTap(crawler, self._ledger, self, self._state, config.permanent_http)
+        self._tally = Tally(crawler)
+        self.links = Links(crawler, config.shard, all_links=config.follow == "key")
+        events = UnitEvents(crawler, self.links, self._tally, keeps_items=config.items)
+        self._tap = EngineTap(crawler, self._ledger, events, self._state, config.permanent_http)
         waits = config.complete_after == "feed"
         self.feeds = FeedHold(crawler, self._tap.unit_of, self._room, waits=waits)
         self._claims: dict[int, Claim] = {}
         self._attempt_ended: list[Callable[[int, bool], None]] = []
-        self._encoder = ScrapyJSONEncoder()
-        self.links = Links(crawler, config.shard, all_links=config.follow == "key")
-        self._warned: set[str] = set()
         self._extent: dict[str, int] = {}
         self._extent_at = 0.0
         self._thread: StoreThread | None = None
@@ -134,7 +121,7 @@ class Work:
             self.stop("store_error")
             return False
         if others:
-            self._count("companions", others)
+            self._tally.count("companions", others)
             logger.warning(
                 "%d other workers of shard %s work on this store, too. No key is crawled twice for "
                 "that, but the site is asked more often than you have set. Was it started twice?",
@@ -173,7 +160,7 @@ class Work:
 
     def stopping(self) -> None:
         """Tell the store that this worker was asked to stop."""
-        if self._thread is not None and self._once("stopping"):
+        if self._thread is not None and self._tally.is_new("stopping"):
             self._thread.call(lambda store: store.stopping()).addErrback(self.store_failed)
 
     def stop(self, reason: str, detail: str | None = None) -> None:
@@ -195,13 +182,13 @@ class Work:
         self._thread.turned()
         closed = self._thread.close(self.reason or reason)
         try:
-            self.totals.released = await maybe_deferred_to_future(closed)
+            self._tally.totals.released = await maybe_deferred_to_future(closed)
         except HexShardError as error:
             self._report_store(error)
         # Not before: a second signal may end the process while the thread is still at it.
         atexit.unregister(self._close_now)
         self.feeds.files.release()
-        self._count("released", self.totals.released)
+        self._tally.count("released", self._tally.totals.released)
         stats = self._crawler.stats
         assert stats is not None
         stats.set_value("hexshard/gate_wait_seconds", self._thread.gate_wait_seconds)
@@ -299,28 +286,10 @@ class Work:
 
     def _settled(self, applied: bool, settlement: Settlement, verdict: Verdict) -> None:
         if not applied:
-            self._count("stale")
+            self._tally.count("stale")
             return
-        totals, claim = self.totals, settlement.claim
-        if not verdict.failed:
-            totals.done += 1
-            totals.items += len(settlement.items)
-            self._count("done")
-            self._count("items", len(settlement.items))
-            if settlement.discovered:
-                self._count("links", len(settlement.discovered))
-        elif verdict.permanent or self.config.retry.is_last(claim.attempt):
-            totals.dead += 1
-            totals.faults += not verdict.permanent or _blames_payload(verdict)
-            self._count("dead")
-            # What the origin itself says is not there is no cause for alarm, and may be common.
-            level = logging.INFO if verdict.permanent else logging.WARNING
-            logger.log(level, "Gave up %s, attempt %d: %s", claim, claim.attempt, verdict.outcome)
-        else:
-            totals.failed += 1
-            self._count("failed")
-        # The reason why a payload is none may be another for each key.
-        self._count(f"outcome/{'payload' if _blames_payload(verdict) else verdict.outcome}")
+        is_last = self.config.retry.is_last(settlement.claim.attempt)
+        self._tally.settled(settlement, verdict, is_last=is_last)
 
     def _lost(self, tokens: list[int]) -> None:
         logger.warning(
@@ -329,7 +298,7 @@ class Work:
             len(tokens),
             self.config.shard,
         )
-        self._count("lost", len(tokens))
+        self._tally.count("lost", len(tokens))
         # Their requests do not hang for that: they may well end by themselves.
         self._patient_until = monotonic() + self.config.unit_timeout
         for token in tokens:
@@ -358,69 +327,23 @@ class Work:
         self.stop("store_error")
 
     def _feed_failed(self, error: FeedError) -> None:
-        if self._once("feed failed"):
+        if self._tally.is_new("feed failed"):
             logger.error("No key can be completed, so this worker stops: %s", error)
         self.stop("feed_error", str(error))
 
     def _report_store(self, error: BaseException | None) -> None:
         if self.reason is None:
             self.reason, self.detail = "store_error", str(error)
-        if self._once("store failed"):
+        if self._tally.is_new("store failed"):
             logger.error("The store failed, so this worker stops: %s", error)
 
     def knows(self, token: int) -> bool:
         """Whether *token* is that of an open unit."""
         return self._ledger.get(token) is not None
 
-    # What the tap reports.
-
-    def late(self, what: str) -> None:
-        self._count(f"late/{what}")
-
-    def filtered(self, unit: Unit) -> None:
-        self._count("filtered")
-        own = self._crawler.settings["DUPEFILTER_CLASS"]
-        if "UnitDupeFilter" not in str(own) and self._once("filtered"):
-            logger.warning(
-                "DUPEFILTER_CLASS filtered a request of %s. It serves all keys at once, so a key "
-                "may miss a page that another one has requested; see hexshard/filtered.",
-                unit.key,
-            )
-
-    def item_scraped(self, unit: Unit, item: Any) -> None:
-        if not self.config.items:
-            return
-        try:
-            unit.items.append(self._encoder.encode(item))
-        except (TypeError, ValueError, RecursionError) as error:
-            logger.warning("An item of %s cannot be stored as JSON: %s", unit.key, error)
-            unit.fail(f"item: {type(error).__name__}")
-
-    def follow(self, unit: Unit, request: Request) -> bool:
-        return self.links.take(unit, request)
-
-    def requested(self, unit: Unit) -> None:
-        if unit.requests == MANY_REQUESTS and self._once("many requests"):
-            logger.warning(
-                "%s has made %d requests and is one unit of work: a failure repeats them all, and "
-                "one worker makes them all. Where each page can stand alone, make it a key: with "
-                "HEXSHARD_FOLLOW = 'key' every link is one; or give meta['shard_key'] to some.",
-                unit.key,
-                MANY_REQUESTS,
-            )
-
-    def _once(self, what: str) -> bool:
-        new = what not in self._warned
-        self._warned.add(what)
-        return new
-
-    def _count(self, name: str, by: int = 1) -> None:
-        assert self._crawler.stats is not None
-        self._crawler.stats.inc_value(f"hexshard/{name}", by)
-
     def report(self) -> dict[str, int]:
         """The totals, for the launcher."""
-        return {**asdict(self.totals), "running": self.open_units, **self._extent}
+        return {**asdict(self._tally.totals), "running": self.open_units, **self._extent}
 
     def _look_at_extent(self) -> None:
         """Learn from time to time how much of the shard is left, for the launcher to show."""
@@ -440,10 +363,6 @@ def _settlement(
     if verdict.failed:
         return Settlement.fail(claim, verdict.outcome, permanent=verdict.permanent)
     return Settlement.complete(claim, verdict.outcome, items=unit.items, discovered=found)
-
-
-def _blames_payload(verdict: Verdict) -> bool:
-    return verdict.outcome.startswith("payload")
 
 
 def _log_failure(failure: Failure) -> None:

@@ -23,9 +23,7 @@ async def test_a_clock_that_jumps_loses_no_key_and_ends_none_twice(
     """Two workers of one shard, for one alone never takes its own leases away."""
     machine = time.time
     pages: list[str] = []
-    monkeypatch.setattr(
-        time, "time", lambda: machine() + (jump if len(pages) >= 12 else 0.0)
-    )
+    monkeypatch.setattr(time, "time", lambda: machine() + (jump if len(pages) >= 12 else 0.0))
 
     class Slow(Plain):
         async def parse(self, response: Any) -> Any:

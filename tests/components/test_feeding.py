@@ -714,10 +714,10 @@ async def test_under_drop_the_follow_ups_of_other_shards_are_dropped(store_path,
 async def test_a_unit_of_a_thousand_requests_is_warned_of_once(
     store_path, origin, caplog, monkeypatch
 ):
-    from scrapy_hexshard.components import work
+    from scrapy_hexshard.components import unit_events
 
-    assert work.MANY_REQUESTS == 1000
-    monkeypatch.setattr(work, "MANY_REQUESTS", 20)
+    assert unit_events.MANY_REQUESTS == 1000
+    monkeypatch.setattr(unit_events, "MANY_REQUESTS", 20)
 
     class Fans(Plain):
         def parse(self, response):
