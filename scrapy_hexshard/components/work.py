@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from time import monotonic
@@ -22,7 +22,7 @@ from scrapy_hexshard.components.store_thread import StoreThread
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import HexShardError
 from scrapy_hexshard.store import open_store
-from scrapy_hexshard.store.contract import Claim, Settlement, State, WorkStore
+from scrapy_hexshard.store.contract import WORKER_DIED, Claim, Settlement, State, WorkStore
 from scrapy_hexshard.units import Ledger, Unit, Verdict
 
 logger = logging.getLogger(__name__)
@@ -96,6 +96,7 @@ class Work:
                 lease_seconds=self.config.lease_seconds,
                 patience=self.config.unit_timeout,
                 on_lost=self._lost,
+                on_condemned=self._condemned,
             )
             self._thread.start()
         return self._thread
@@ -212,6 +213,9 @@ class Work:
 
     def open_unit(self, claim: Claim) -> Unit:
         """The unit of a claim; it is settled when it ends."""
+        if claim.lone:
+            # If this is the one that kills its worker, the log of that worker ends here.
+            logger.info("Workers died while they had %s in flight: it is crawled alone.", claim)
         self._claims[claim.token] = claim
         return self._ledger.open(claim, claim.token)
 
@@ -257,6 +261,14 @@ class Work:
             self._count("failed")
         # The reason why a payload is none may be another for each key.
         self._count(f"outcome/{'payload' if _blames_payload(verdict) else verdict.outcome}")
+
+    def _condemned(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.totals.dead += 1
+            self.totals.faults += 1
+            self._count("dead")
+            self._count(f"outcome/{WORKER_DIED}")
+            logger.warning("Gave up %s: %s each time it was crawled alone.", key, WORKER_DIED)
 
     def _lost(self, tokens: list[int]) -> None:
         logger.warning(
