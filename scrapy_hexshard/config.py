@@ -31,7 +31,8 @@ class RetryPolicy:
     """When a failed key is tried again, and when it is given up.
 
     *delay* is in seconds; it doubles with each attempt, up to *max_delay*. *max_attempts* counts a
-    key's own failures; *max_deaths* and *max_lone_deaths* count workers that died with it.
+    key's own failures. After *max_deaths* deaths of its worker it is worked on alone, and after
+    *max_lone_deaths* deaths alone it is given up.
     """
 
     max_attempts: int = 3
@@ -43,6 +44,14 @@ class RetryPolicy:
     def is_last(self, attempt: int) -> bool:
         """Whether a failure of *attempt* (from 1) leaves no further one."""
         return attempt >= self.max_attempts
+
+    def is_suspect(self, deaths: int) -> bool:
+        """Whether a key under which a worker died so often is to be worked on alone."""
+        return deaths >= self.max_deaths
+
+    def is_condemned(self, lone_deaths: int) -> bool:
+        """Whether a key under which a worker died so often, with nothing else open, is given up."""
+        return lone_deaths >= self.max_lone_deaths
 
     def retry_in(self, attempt: int, jitter: float) -> float:
         """Seconds until the attempt after *attempt*; *jitter* in 0..1 spreads it by a quarter."""

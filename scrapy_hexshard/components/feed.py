@@ -198,9 +198,14 @@ class Feed:
     def _place(self, claim: Claim) -> None:
         live = is_live(claim.payload) and claim not in self._intake.live
         early = not holds_request(claim.payload) and self._intake.reading
+        waits = (live or early) and not hasattr(self._spider, "request_for_key")
         if early and self._intake.overtaken(claim):
             self._give_back(claim)
-        elif (live or early) and not hasattr(self._spider, "request_for_key"):
+        elif waits and claim.lone and self._intake.reading:
+            # While it were held here, nothing else could be claimed.
+            self._give_back(claim)
+            self._ask_at = monotonic() + POLL_SECONDS
+        elif waits:
             self._waiting[str(claim)] = claim
         else:
             self._ready.append(claim)
@@ -230,11 +235,16 @@ class Feed:
         busy = self._claiming or self._intake.reading or work.open_units or work.settling
         if busy or self._ready or self._open is None:
             return False
-        left = self._open.pending + self._open.running + self._open.failed
-        return (
-            left <= len(self._waiting) + work.feeds.until_the_end
-            and self._judge_others() is not Others.AT_WORK
-        )
+        # What waits for a start request, or for a feed that closes last, is held till the end.
+        held = len(self._waiting) + work.feeds.until_the_end
+        left = self._open.running + self._open.failed
+        if not held:
+            over = left + self._open.pending == 0
+        else:
+            # As long as these are held, what is pending are suspects that cannot be had; and if
+            # one of these is a suspect itself, nothing can.
+            over = left <= held or any(claim.lone for claim in self._waiting.values())
+        return over and self._judge_others() is not Others.AT_WORK
 
     def _judge_others(self) -> Others:
         """What other shards do; of interest only where pages may bring keys of other shards."""

@@ -67,7 +67,8 @@ class StoreThread(threading.Thread):
     """Runs store operations in order of their rank and answers each by a Deferred, after COMMIT.
 
     *lease_seconds* is the length of leases; *patience* is how long, in seconds, leases are renewed
-    for a reactor that does not turn. *on_lost* is called with the tokens of claims found lost.
+    for a reactor that does not turn. *on_lost* is called with the tokens of claims found lost,
+    *on_condemned* with the keys that a claim gave up, before that claim is answered.
     *before_completing* is called in the thread before keys are completed, and told whether that
     survives a power cut; if it raises a HexShardError, they are not.
     """
@@ -79,6 +80,7 @@ class StoreThread(threading.Thread):
         lease_seconds: float,
         patience: float,
         on_lost: Callable[[list[int]], None],
+        on_condemned: Callable[[Sequence[str]], None],
         before_completing: Callable[[bool], None],
     ) -> None:
         super().__init__(name="hexshard-store", daemon=True)
@@ -87,6 +89,8 @@ class StoreThread(threading.Thread):
         self._patience = patience
         self._on_lost = on_lost
         self._before_completing = before_completing
+        self._on_condemned = on_condemned
+        self._condemned = 0  # how many of the store's condemned keys have been told
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         self._urgent = threading.Event()  # something other than a settlement is waiting
         self._held: dict[int, Claim] = {}
@@ -206,6 +210,7 @@ class StoreThread(threading.Thread):
         results = refused + results
         self._closed = any(call.rank is Rank.CLOSE for call in group)
         self._keep_account(results)
+        self._tell_condemned(store)
         self.gate_wait_seconds = getattr(store, "gate_wait_seconds", 0.0)
         self._answer(results)
 
@@ -248,6 +253,11 @@ class StoreThread(threading.Thread):
                 self._held.pop(call.settlement.claim.token, None)
             elif call.rank is Rank.CLAIM:
                 self._held.update((claim.token, claim) for claim in result.claims)
+
+    def _tell_condemned(self, store: WorkStore) -> None:
+        if condemned := store.condemned[self._condemned :]:
+            self._condemned += len(condemned)
+            self._post(self._on_condemned, condemned)
 
     def _renew(self, store: WorkStore) -> None:
         self._renew_at = time.monotonic() + self._lease_seconds / 3

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scrapy.crawler import Crawler
 
-from scrapy_hexshard.store.contract import Settlement
+from scrapy_hexshard.store.contract import WORKER_DIED, Settlement
 from scrapy_hexshard.units import Verdict
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,15 @@ class Tally:
             self.count("failed")
         # The reason why a payload is none may be another for each key.
         self.count(f"outcome/{'payload' if _blames_payload(verdict) else verdict.outcome}")
+
+    def condemned(self, keys: Sequence[str]) -> None:
+        """The store has given up *keys*, as workers died whenever they were crawled alone."""
+        for key in keys:
+            self.totals.dead += 1
+            self.totals.faults += 1
+            self.count("dead")
+            self.count(f"outcome/{WORKER_DIED}")
+            logger.warning("Gave up %s: %s each time it was crawled alone.", key, WORKER_DIED)
 
     def _completed(self, settlement: Settlement) -> None:
         self.totals.done += 1

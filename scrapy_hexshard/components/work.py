@@ -92,6 +92,7 @@ class Work:
                 patience=self.config.unit_timeout,
                 before_completing=self.feeds.files.press,
                 on_lost=self._lost,
+                on_condemned=self._tally.condemned,
             )
             self._thread.start()
         return self._thread
@@ -245,6 +246,9 @@ class Work:
 
     def open_unit(self, claim: Claim) -> Unit:
         """The unit of a claim; it is settled when it ends."""
+        if claim.lone:
+            # If this is the one that kills its worker, the log of that worker ends here.
+            logger.info("Workers died while they had %s in flight: it is crawled alone.", claim)
         self._claims[claim.token] = claim
         return self._ledger.open(claim, claim.token)
 

@@ -6,6 +6,8 @@ calls block; give it batches. A key is in one of five states:
 ``pending`` -> ``running`` -> ``done``, or ``failed`` (waiting for its retry time) and ``running``
 again, or ``dead`` once its attempts are used up or the failure is permanent. ``running`` goes back
 to ``pending`` when a claim is released or its lease was lost.
+
+A key under which workers die is a *suspect* after a while, and worked on alone; see claim().
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from scrapy_hexshard.keys import shown
 
 MAX_PAYLOAD_BYTES = 1_000_000
 DONE = "done"
+WORKER_DIED = "worker died"
 
 
 class State(StrEnum):
@@ -66,6 +69,7 @@ class Claim(str):
     attempt: int  # 1 for the first
     payload: str | None
     priority: int
+    lone: bool  # whether it is a suspect, and all that its worker holds
 
     def __new__(
         cls,
@@ -75,14 +79,16 @@ class Claim(str):
         attempt: int = 1,
         payload: str | None = None,
         priority: int = 0,
+        lone: bool = False,
     ) -> Self:
         claim = str.__new__(cls, key)
         claim.id, claim.token, claim.attempt = id, token, attempt
-        claim.payload, claim.priority = payload, priority
+        claim.payload, claim.priority, claim.lone = payload, priority, lone
         return claim
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return str(self), self.id, self.token, self.attempt, self.payload, self.priority
+        lease = self.id, self.token, self.attempt
+        return str(self), *lease, self.payload, self.priority, self.lone
 
 
 class Kind(StrEnum):
@@ -148,7 +154,9 @@ class OpenWork(NamedTuple):
     pending: int
     running: int
     failed: int
-    next_in: float | None  # seconds until the next key may become claimable; None if there is none
+    # Seconds until this worker may get a key; None if none is left. It is no less than a second
+    # where only what the worker holds itself keeps the rest from it.
+    next_in: float | None
 
     def __bool__(self) -> bool:
         return self.next_in is not None
@@ -201,7 +209,20 @@ class WorkStore(ABC):
 
         An empty list means nothing is ready now; see open_work(). Keys whose lease another worker
         lost come back here. The first call takes back at once what a dead predecessor held.
+
+        Either is a death of the key, unless that worker had been told to stop. A release, a
+        failure and a completion are none. With ``max_deaths`` of the retry policy a key is a
+        suspect: claimed only when nothing else of the shard is ready, by a worker that holds
+        nothing, alone whatever the *limit*, and the one first that has waited longest; one that
+        comes back waits behind the others. As long as a worker holds a suspect it gets nothing
+        else. A death meanwhile is a lone one, too, and ``max_lone_deaths`` of those make the key
+        dead with the outcome ``worker died``.
         """
+
+    @property
+    @abstractmethod
+    def condemned(self) -> Sequence[str]:
+        """The keys that claim() has made dead as ``worker died`` since the store was opened."""
 
     @abstractmethod
     def renew(

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.identities import dead_identity
 
 from scrapy_hexshard import ShardSpec, WorkStore, open_store
+from scrapy_hexshard.store.process import ProcessIdentity
 
 ALONE = ShardSpec(0, 1)
 
@@ -58,6 +60,12 @@ def backend(new_backend: Callable[[Path], Backend], tmp_path: Path) -> Backend:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture(scope="session")
+def dead() -> ProcessIdentity:
+    """The identity of a process that has ended: a worker that has it is dead for all others."""
+    return dead_identity()
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from scrapy_hexshard import RetryPolicy, Work
 from scrapy_hexshard.store.contract import Kind
@@ -11,23 +12,34 @@ from scrapy_hexshard.store.contract import Kind
 OPEN = ("pending", "failed")
 
 
+class Holder(Protocol):
+    """A worker, as far as it matters here."""
+
+    policy: RetryPolicy
+    told_to_stop: bool
+    condemned: list[str]
+
+
 @dataclass
 class Entry:
-    """A key; *at* is when its lease ends, or when it is tried again."""
+    """A key; *at* is when its lease ends, when it is tried again, or since when it is a suspect."""
 
     order: int
     priority: int
     payload: str | None
     state: str = "pending"
     attempts: int = 0
-    holder: object = None
+    deaths: int = 0
+    lone_deaths: int = 0
+    suspect: bool = False  # of a pending key; it is claimed alone
+    lone: bool = False  # of a running key; it was claimed alone
+    holder: Holder | None = None
     token: int | None = None
     at: float = 0.0
 
 
 class Model:
-    def __init__(self, policy: RetryPolicy) -> None:
-        self.policy = policy
+    def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self.outcomes: Counter[str] = Counter()
         self.items: list[str] = []
@@ -43,20 +55,31 @@ class Model:
                 entry.payload = entry.payload if work.payload is None else work.payload
         return len(self.entries) - known
 
-    def take_back(self, dead_workers: list[object]) -> None:
-        for entry in self.entries.values():
+    def take_back(self, worker: Holder, dead_workers: list[Holder], now: float) -> None:
+        for key, entry in self.entries.items():
             if entry.state == "running" and entry.holder in dead_workers:
-                entry.state = "pending"
+                self._lose(worker, key, now)
 
-    def claim(self, worker: object, limit: int, lease: float, now: float) -> list[str]:
+    def claim(self, worker: Holder, limit: int, lease: float, now: float) -> list[str]:
+        held = self._held_by(worker)
+        if any(entry.lone for entry in held):
+            return []
         for entry in self.entries.values():
             if entry.state == "failed" and entry.at <= now:
-                entry.state = "pending"
+                self._put_back(worker, entry, now)
+        for key, entry in self.entries.items():
+            if self._is_lost(entry, worker, now) and self._is_set_apart(worker, entry):
+                self._lose(worker, key, now)
         ready = [key for key, entry in self.entries.items() if self._is_ready(entry, worker, now)]
-        place = {key: (-self.entries[key].priority, self.entries[key].order) for key in ready}
-        chosen = sorted(ready, key=place.__getitem__)[:limit]
+        chosen = sorted(ready, key=self._place)[:limit]
+        suspects = [key for key, entry in self.entries.items() if entry.suspect]
+        if not chosen and not held and suspects:
+            chosen = [min(suspects, key=lambda key: (self.entries[key].at, *self._place(key)))]
         for key in chosen:
             entry = self.entries[key]
+            if entry.state == "running":
+                self._charge(entry)
+            entry.lone, entry.suspect = entry.suspect, False
             entry.state, entry.holder, entry.at = "running", worker, now + lease
         return chosen
 
@@ -64,19 +87,19 @@ class Model:
         entry = self.entries[key]
         return entry.state == "running" and entry.token == token
 
-    def settle(self, settlement, now: float) -> bool:
+    def settle(self, worker: Holder, settlement, now: float) -> bool:
         claim = settlement.claim
         if not self.held(claim, claim.token):
             return False
         entry = self.entries[claim]
         if settlement.kind is Kind.RELEASE:
-            entry.state = "pending"
+            self._put_back(worker, entry, now)
             return True
         entry.attempts += 1
         if settlement.kind is Kind.COMPLETE:
             entry.state = "done"
             self.items += settlement.items
-        elif settlement.permanent or self.policy.is_last(entry.attempts):
+        elif settlement.permanent or worker.policy.is_last(entry.attempts):
             entry.state = "dead"
         else:
             entry.state, entry.at = "failed", now + (settlement.retry_in or 0)
@@ -88,14 +111,60 @@ class Model:
         found = Counter(entry.state for entry in self.entries.values())
         return {state: found[state] for state in ("pending", "running", "done", "failed", "dead")}
 
-    def next_in(self, worker: object, now: float) -> float | None:
-        waits = [0.0 for entry in self.entries.values() if entry.state == "pending"]
+    def next_in(self, worker: Holder, now: float) -> float | None:
+        held = self._held_by(worker)
+        waits = []
         for entry in self.entries.values():
-            if entry.state in ("running", "failed"):
+            if entry.state == "pending":
+                waits.append(1.0 if entry.suspect and held else 0.0)
+            elif entry.state in ("running", "failed"):
                 own = entry.state == "running" and entry.holder is worker
                 waits.append(1.0 if own and entry.at <= now else max(0.0, entry.at - now))
+        if any(entry.lone for entry in held):
+            waits = [max(1.0, wait) for wait in waits]
         return min(waits, default=None)
 
-    def _is_ready(self, entry: Entry, worker: object, now: float) -> bool:
-        lost = entry.state == "running" and entry.at <= now and entry.holder is not worker
-        return entry.state == "pending" or lost
+    def _held_by(self, worker: Holder) -> list[Entry]:
+        entries = self.entries.values()
+        return [entry for entry in entries if entry.state == "running" and entry.holder is worker]
+
+    def _place(self, key: str) -> tuple[int, int]:
+        return -self.entries[key].priority, self.entries[key].order
+
+    def _is_ready(self, entry: Entry, worker: Holder, now: float) -> bool:
+        pending = entry.state == "pending" and not entry.suspect
+        return pending or self._is_lost(entry, worker, now)
+
+    def _is_lost(self, entry: Entry, worker: Holder, now: float) -> bool:
+        return entry.state == "running" and entry.at <= now and entry.holder is not worker
+
+    # Deaths.
+
+    def _is_set_apart(self, worker: Holder, entry: Entry) -> bool:
+        after = replace(entry)
+        died_alone = self._charge(after)
+        return worker.policy.is_suspect(after.deaths) or (
+            died_alone and worker.policy.is_condemned(after.lone_deaths)
+        )
+
+    def _charge(self, entry: Entry) -> bool:
+        """Count the death of the holder of *entry*, if it is one; whether it died alone with it."""
+        if entry.holder.told_to_stop:
+            return False
+        entry.deaths += 1
+        entry.lone_deaths += entry.lone
+        return entry.lone
+
+    def _lose(self, worker: Holder, key: str, now: float) -> None:
+        entry = self.entries[key]
+        died_alone = self._charge(entry)
+        if died_alone and worker.policy.is_condemned(entry.lone_deaths):
+            entry.state = "dead"
+            self.outcomes["worker died"] += 1
+            worker.condemned.append(key)
+        else:
+            self._put_back(worker, entry, now)
+
+    def _put_back(self, worker: Holder, entry: Entry, now: float) -> None:
+        entry.state, entry.lone, entry.at = "pending", False, now
+        entry.suspect = worker.policy.is_suspect(entry.deaths)

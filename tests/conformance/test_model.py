@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from conformance.model import Model
@@ -23,16 +20,25 @@ from hypothesis.stateful import (
 )
 
 from scrapy_hexshard import RetryPolicy, Settlement, Work
-from scrapy_hexshard.store.process import ProcessIdentity
 
-POLICY = RetryPolicy(max_attempts=3, delay=0)
+# Mostly limits that are soon reached; and workers whose limits differ, as after a change of them.
+POLICIES = st.builds(
+    RetryPolicy,
+    max_attempts=st.just(3),
+    delay=st.just(0),
+    max_deaths=st.sampled_from([1, 1, 2, 3]),
+    max_lone_deaths=st.sampled_from([1, 2]),
+)
 WORKS = st.builds(
     Work,
-    st.sampled_from([f"https://shop.example/p/{n}" for n in range(12)]),
+    st.sampled_from([f"https://shop.example/p/{n}" for n in range(30)]),
     st.none() | st.sampled_from(["1", "2"]),
     st.integers(-1, 1),
 )
+OTHER_POLICIES = st.none() | st.none() | POLICIES
 LEASES = st.sampled_from([1, 5, 30])
+CLAIMS = st.lists(st.tuples(st.integers(1, 6), LEASES), min_size=1, max_size=3)
+DEATHS = st.sampled_from(["dead", "dead", "dead", "frozen", "told to stop"])
 OUTCOMES = st.sampled_from(["http 500", "spider: KeyError"])
 ENDS = st.one_of(
     st.builds(
@@ -55,20 +61,16 @@ ENDS = st.one_of(
 )
 
 
-def dead_identity():
-    """The identity of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return replace(ProcessIdentity.of_this(), pid=process.pid, born=1)
-
-
 class Worker:
     """An open store; one whose process *is_dead* may still call, as a frozen one would later."""
 
-    def __init__(self, store, is_dead):
+    def __init__(self, store, policy, is_dead):
         self.store = store
+        self.policy = policy
         self.is_dead = is_dead
+        self.told_to_stop = False
         self.has_claimed = False
+        self.condemned = []
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -78,7 +80,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.backend = new_backend(Path(self.folder.name))
         self.clock = clock
         self.dead = dead
-        self.model = Model(POLICY)
+        self.model = Model()
         self.workers = []
         self.gone = []
         self.claims = []
@@ -88,30 +90,54 @@ class StoreMachine(RuleBasedStateMachine):
             worker.store.close()
         self.folder.cleanup()
 
-    def open(self, is_dead):
+    def open(self, is_dead, policy=None):
+        policy = policy or self.policy
         identity = self.dead if is_dead else None
-        store = self.backend.open(clock=self.clock, policy=POLICY, identity=identity)
-        self.workers.append(Worker(store, is_dead))
+        store = self.backend.open(clock=self.clock, policy=policy, identity=identity)
+        self.workers.append(Worker(store, policy, is_dead))
+        return self.workers[-1]
 
     def worker(self, data):
         return data.draw(st.sampled_from(self.workers))
 
-    @initialize()
-    def first_worker(self):
-        self.open(False)
+    @initialize(policy=POLICIES, works=st.lists(WORKS, min_size=2, max_size=8))
+    def first_worker(self, policy, works):
+        self.policy = policy
+        worker = self.open(False)
+        assert worker.store.enqueue(works) == self.model.enqueue(works)
 
     @precondition(lambda self: len(self.workers) < 4)
-    @rule(is_dead=st.booleans())
-    def start(self, is_dead):
-        self.open(is_dead)
+    @rule(is_dead=st.booleans(), policy=OTHER_POLICIES)
+    def start(self, is_dead, policy):
+        self.open(is_dead, policy)
 
     @precondition(lambda self: len(self.workers) > 1)
     @rule(data=st.data())
     def stop(self, data):
-        worker = self.worker(data)
+        self.leave(self.worker(data))
+
+    def leave(self, worker):
         worker.store.close()
         self.workers.remove(worker)
         self.gone.append(worker)
+
+    @rule(claims=CLAIMS, deaths=st.lists(DEATHS, min_size=1, max_size=3), policy=OTHER_POLICIES)
+    def live_and_die(self, claims, deaths, policy):
+        """Workers that claim and are not heard of again, one after the other."""
+        for death in deaths:
+            worker = self.open(death != "frozen", policy)
+            self.claim_as(worker, claims)
+            if death == "told to stop":
+                self.tell_to_stop(worker)
+            self.leave(worker)
+
+    @rule(data=st.data())
+    def be_told_to_stop(self, data):
+        self.tell_to_stop(self.worker(data))
+
+    def tell_to_stop(self, worker):
+        worker.store.stopping()
+        worker.told_to_stop = True
 
     @rule(seconds=st.sampled_from([1, 4, 31]))
     def wait(self, seconds):
@@ -121,21 +147,30 @@ class StoreMachine(RuleBasedStateMachine):
     def enqueue(self, data, works):
         assert self.worker(data).store.enqueue(works) == self.model.enqueue(works)
 
-    @rule(data=st.data(), limit=st.integers(1, 6), lease=LEASES)
-    def claim(self, data, limit, lease):
-        worker = self.worker(data)
+    @rule(data=st.data(), claims=CLAIMS)
+    def claim(self, data, claims):
+        self.claim_as(self.worker(data), claims)
+
+    def claim_as(self, worker, claims):
+        for limit, lease in claims:
+            self.claim_once(worker, limit, lease)
+
+    def claim_once(self, worker, limit, lease):
         if not worker.has_claimed:
             worker.has_claimed = True
             others = [other for other in self.workers + self.gone if other is not worker]
-            self.model.take_back([other for other in others if other.is_dead])
+            dead = [other for other in others if other.is_dead]
+            self.model.take_back(worker, dead, self.clock())
         claims = worker.store.claim(limit, lease)
         assert claims == self.model.claim(worker, limit, lease, self.clock())
+        assert claims or worker.store.open_work().next_in != 0, "to ask again at once is in vain"
         for claim in claims:
             entry = self.model.entries[claim]
-            assert (claim.attempt, claim.payload, claim.priority) == (
+            assert (claim.attempt, claim.payload, claim.priority, claim.lone) == (
                 entry.attempts + 1,
                 entry.payload,
                 entry.priority,
+                entry.lone,
             )
             entry.token = claim.token
         self.claims += claims
@@ -156,16 +191,16 @@ class StoreMachine(RuleBasedStateMachine):
         recent = st.sampled_from(self.claims[-8:])
         chosen = data.draw(st.lists(st.tuples(recent, ENDS), min_size=1, max_size=5))
         settlements = [settlement(claim, **end) for claim, end in chosen]
-        store = self.worker(data).store
+        worker = self.worker(data)
         applied, stale, discovered = [], [], []
         for each in settlements:
-            if self.model.settle(each, self.clock()):
+            if self.model.settle(worker, each, self.clock()):
                 applied.append(each.claim)
                 discovered += each.discovered
             else:
                 stale.append(each.claim)
         self.model.enqueue(discovered)
-        settled = store.settle(settlements)
+        settled = worker.store.settle(settlements)
         assert [claim.token for claim in settled.applied] == [claim.token for claim in applied]
         assert [claim.token for claim in settled.stale] == [claim.token for claim in stale]
 
@@ -185,6 +220,7 @@ class StoreMachine(RuleBasedStateMachine):
             work = worker.store.open_work()
             assert work[:3] == (counts["pending"], counts["running"], counts["failed"])
             assert work.next_in == self.model.next_in(worker, self.clock())
+            assert sorted(worker.store.condemned) == sorted(worker.condemned)
 
     @invariant()
     def ends_are_stored(self):
@@ -197,8 +233,7 @@ def settlement(claim, kind, **values):
     return getattr(Settlement, kind)(claim, **values)
 
 
-def test_every_store_does_what_the_model_does(new_backend, clock):
-    dead = dead_identity()
+def test_every_store_does_what_the_model_does(new_backend, clock, dead):
     run_state_machine_as_test(
         lambda: StoreMachine(new_backend, clock, dead),
         settings=settings(

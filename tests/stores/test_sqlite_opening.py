@@ -374,7 +374,7 @@ class TestPragmas:
                     continue
                 plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", _blanks(sql)).fetchall()
                 steps = [step[3] for step in plan]
-                for table in ("keys", "ready", "busy", "done", "dead", "items"):
+                for table in ("keys", "ready", "suspects", "busy", "done", "dead", "items"):
                     scanned += [(name, step) for step in steps if step == f"SCAN {table}"]
         assert scanned == []
 

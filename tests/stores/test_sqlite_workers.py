@@ -11,20 +11,16 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from support.identities import HERE, dead_identity
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore
-from scrapy_hexshard.store.process import ProcessIdentity
 
 ALONE = ShardSpec(0, 1)
-HERE = ProcessIdentity.of_this()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def gone():
-    """The identity of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
-    return replace(HERE, pid=process.pid, born=1)
+    return dead_identity()
 
 
 def deaths(query):
@@ -200,12 +196,13 @@ def truth(query):
     states = Counter()
     for state, table in (
         ("pending", "ready"),
+        ("pending", "suspects"),
         ("running", "busy WHERE state = 1"),
         ("failed", "busy WHERE state = 3"),
         ("done", "done"),
         ("dead", "dead"),
     ):
-        states[state] = query(f"SELECT count(*) FROM {table}")[0][0]
+        states[state] += query(f"SELECT count(*) FROM {table}")[0][0]
     return dict(states)
 
 

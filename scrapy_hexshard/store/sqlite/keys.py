@@ -61,6 +61,7 @@ def _change(connection: sqlite3.Connection, row: KeyRow, shard: int) -> None:
     if (
         connection.execute(_SQL["raise_ready"], place).rowcount
         or connection.execute(_SQL["raise_failed"], place).rowcount
+        or connection.execute(_SQL["raise_suspect"], place).rowcount
     ):
         change = {"id": id_, "payload": row.payload, "rank": rank}
         connection.execute(_SQL["change_key"], change)

@@ -72,7 +72,7 @@ class Settling:
         self._deltas = Deltas()
         self._ends = Ends(connection)
         self._completed: defaultdict[tuple[int, str], list[int]] = defaultdict(list)
-        self._released: list[int] = []
+        self._released: defaultdict[str, list[int]] = defaultdict(list)
         self._rows: defaultdict[str, list[tuple[Any, ...]]] = defaultdict(list)
         self._discovered: list[KeyRow] = []
 
@@ -128,9 +128,10 @@ class Settling:
         count, first, last = row
         return first if count == len(claims) and first == last else None
 
-    def _end(self, settlement: Settlement, shard: int, attempts: int) -> None:
+    def _end(self, settlement: Settlement, shard: int, attempts: int, deaths: int) -> None:
         if settlement.kind is Kind.RELEASE:
-            self._released.append(settlement.claim.id)
+            query = "give_back_suspect" if self._policy.is_suspect(deaths) else "give_back"
+            self._released[query].append(settlement.claim.id)
             self._deltas.move(shard, State.RUNNING, State.PENDING)
         elif settlement.permanent or self._policy.is_last(attempts + 1):
             outcome, text = self._ends.count(settlement.outcome)
@@ -154,8 +155,8 @@ class Settling:
             id_, text = self._ends.count(outcome, len(keys))
             end = {"ids": id_list(keys), "now": self._now, "outcome": id_, "text": text}
             self._connection.execute(_SQL["finish"], end)
-        if self._released:
-            self._connection.execute(_SQL["give_back"], (id_list(self._released),))
+        for query, ids in self._released.items():
+            self._connection.execute(_SQL[query], {"ids": id_list(ids), "now": self._now})
         for query, rows in self._rows.items():
             self._connection.executemany(_SQL[query], rows)
         self._connection.execute(_SQL["leave_running"], (id_list(claim.id for claim in applied),))

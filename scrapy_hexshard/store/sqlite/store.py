@@ -33,14 +33,13 @@ from scrapy_hexshard.store.sqlite.claims import Claiming, renew
 from scrapy_hexshard.store.sqlite.deltas import Deltas
 from scrapy_hexshard.store.sqlite.keys import add_keys
 from scrapy_hexshard.store.sqlite.location import Location
+from scrapy_hexshard.store.sqlite.open_work import open_work
 from scrapy_hexshard.store.sqlite.opening import open_database
 from scrapy_hexshard.store.sqlite.settling import Endings, Settling
 from scrapy_hexshard.store.sqlite.worker import Worker
 
 PATIENCE = 120.0  # a backup, or a big load by hand, may well take a minute
 ITEMS_AT_ONCE = 500
-# How soon to look again when all that is left is a lapsed lease of the asking worker's own.
-OWN_LAPSED = 1.0
 
 _SQL = named_queries("sqlite")
 
@@ -108,13 +107,24 @@ class SQLiteWorkStore(WorkStore):
             return []
         # After a power cut nobody is left to work on a claim, so that none need survive it.
         with self._write(durable=False) as connection:
-            now = self._now(connection)
+            stored, holds_suspect = connection.execute(
+                _SQL["before_claim"], (self._worker.id,)
+            ).fetchone()
+            if holds_suspect:
+                return []
+            now = self._clock.now(stored)
             worker = self._worker.registered(connection, shard, now)
-            claiming = Claiming(connection, shard, worker, now)
+            claiming = Claiming(connection, shard, worker, now, self._policy)
             if not self._worker.has_claimed:
                 self._worker.has_claimed = True
                 claiming.take_back(self._worker.identity)
-            return claiming.take(limit, lease)
+            claims = claiming.take(limit, lease)
+            self._worker.condemned += tuple(claiming.condemned)
+            return claims
+
+    @property
+    def condemned(self) -> tuple[str, ...]:
+        return self._worker.condemned
 
     def renew(
         self, claims: Iterable[Claim], lease_seconds: float = DEFAULT_LEASE_SECONDS
@@ -161,15 +171,7 @@ class SQLiteWorkStore(WorkStore):
 
     def open_work(self) -> OpenWork:
         asked = {"shard": self._own_shard(), "worker": self._worker.id or 0}
-        row = self._db.rows(_SQL["open_work"], asked)[0]
-        pending, running, failed, stored, retry, lapse, own = row
-        now = self._clock.now(stored)
-        waits = [max(0, at - now) / 1000 for at in (retry, lapse) if at is not None]
-        if pending:
-            waits.append(0.0)
-        if own is not None:
-            waits.append((own - now) / 1000 if own > now else OWN_LAPSED)
-        return OpenWork(pending, running, failed, min(waits, default=None))
+        return open_work(self._db.rows(_SQL["open_work"], asked)[0], self._clock)
 
     def open_shards(self) -> list[OpenShard]:
         rows = self._db.rows(_SQL["open_shards"])

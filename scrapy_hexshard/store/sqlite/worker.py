@@ -20,6 +20,7 @@ class Worker:
         self.identity = identity
         self.id: int | None = None
         self.has_claimed = False
+        self.condemned: tuple[str, ...] = ()
 
     def registered(self, connection: sqlite3.Connection, shard: int, now: int) -> int:
         """Its id, after noting that it works *shard*."""
@@ -46,9 +47,9 @@ class Worker:
     @contextmanager
     def unless_undone(self) -> Iterator[None]:
         """Forget what was noted inside if an error undoes it."""
-        before = self.id, self.has_claimed
+        before = self.id, self.has_claimed, self.condemned
         try:
             yield
         except BaseException:
-            self.id, self.has_claimed = before
+            self.id, self.has_claimed, self.condemned = before
             raise

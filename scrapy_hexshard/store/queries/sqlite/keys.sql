@@ -19,6 +19,9 @@ WHERE digest = :digest AND (:payload IS NOT NULL OR priority < :priority);
 -- name: raise_ready
 UPDATE ready SET rank = :rank WHERE shard = :shard AND rank = :old_rank AND id = :id;
 
+-- name: raise_suspect
+UPDATE suspects SET rank = :rank WHERE id = :id;
+
 -- name: raise_failed
 UPDATE busy SET rank = :rank WHERE id = :id AND state = 3;
 

@@ -19,11 +19,13 @@ SELECT outcome, n FROM outcomes WHERE n > 0 ORDER BY n DESC, outcome;
 -- name: open_work
 SELECT pending, running, failed,
   (SELECT now FROM sequence),
+  EXISTS (SELECT 1 FROM ready WHERE shard = :shard),
   (SELECT at FROM busy WHERE shard = :shard AND state = 3 ORDER BY at LIMIT 1),
   (SELECT at FROM busy WHERE shard = :shard AND state = 1 AND worker <> :worker
    ORDER BY at LIMIT 1),
   (SELECT at FROM busy WHERE shard = :shard AND state = 1 AND worker = :worker
-   ORDER BY at LIMIT 1)
+   ORDER BY at LIMIT 1),
+  EXISTS (SELECT 1 FROM busy WHERE lone = 1 AND worker = :worker)
 FROM counts
 WHERE shard = :shard;
 

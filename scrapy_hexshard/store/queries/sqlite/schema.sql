@@ -1,5 +1,6 @@
--- One crawl. Each key is in exactly one of ready (pending), busy (running, or failed and waiting),
--- done and dead. Times are milliseconds since 1970. "rank" is the negated priority: lowest first.
+-- One crawl. Each key is in exactly one of ready and suspects (pending), busy (running, or failed
+-- and waiting), done and dead. Times are milliseconds since 1970. "rank" is the negated priority:
+-- lowest first.
 
 -- name: schema
 CREATE TABLE meta (
@@ -32,6 +33,20 @@ CREATE TABLE ready (
   PRIMARY KEY (shard, rank, id)
 ) STRICT, WITHOUT ROWID;
 
+-- Apart from the ready keys, whose range a claim takes as a whole.
+CREATE TABLE suspects (
+  id INTEGER PRIMARY KEY,
+  shard INTEGER NOT NULL,
+  tried INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  deaths INTEGER NOT NULL,
+  lone_deaths INTEGER NOT NULL,
+  error TEXT
+) STRICT;
+
+CREATE INDEX suspects_tried ON suspects (shard, tried, rank);
+
 CREATE TABLE busy (
   id INTEGER PRIMARY KEY,
   shard INTEGER NOT NULL,
@@ -48,6 +63,8 @@ CREATE TABLE busy (
 ) STRICT;
 
 CREATE INDEX busy_at ON busy (shard, state, at);
+
+CREATE INDEX busy_lone ON busy (worker) WHERE lone = 1;
 
 CREATE TABLE done (
   id INTEGER PRIMARY KEY,
@@ -105,6 +122,16 @@ CREATE TABLE workers (
   ended INTEGER,
   reason TEXT
 ) STRICT;
+
+-- What each running key would be without its worker: one death older, unless that was told to stop.
+CREATE VIEW orphaned AS
+SELECT busy.id, busy.shard, busy.at, busy.worker, busy.rank, busy.attempts,
+  busy.deaths + (workers.stopping IS NULL) AS deaths,
+  busy.lone_deaths + (busy.lone AND workers.stopping IS NULL) AS lone_deaths,
+  busy.lone AND workers.stopping IS NULL AS died_alone,
+  busy.error
+FROM busy JOIN workers ON workers.id = busy.worker
+WHERE busy.state = 1;
 
 -- name: first_sequence
 INSERT INTO sequence (one, token, now) VALUES (1, 0, 0);

@@ -1,5 +1,5 @@
 -- name: running
-SELECT busy.id, token, shard, attempts
+SELECT busy.id, token, shard, attempts, deaths
 FROM json_each(?) AS asked CROSS JOIN busy ON busy.id = asked.value
 WHERE state = 1;
 
@@ -23,7 +23,12 @@ WHERE id = ?;
 -- name: give_back
 INSERT INTO ready (shard, rank, id, attempts, deaths, lone_deaths, error)
 SELECT shard, rank, busy.id, attempts, deaths, lone_deaths, error
-FROM json_each(?) AS asked CROSS JOIN busy ON busy.id = asked.value;
+FROM json_each(:ids) AS asked CROSS JOIN busy ON busy.id = asked.value;
+
+-- name: give_back_suspect
+INSERT INTO suspects (shard, tried, rank, id, attempts, deaths, lone_deaths, error)
+SELECT shard, :now, rank, busy.id, attempts, deaths, lone_deaths, error
+FROM json_each(:ids) AS asked CROSS JOIN busy ON busy.id = asked.value;
 
 -- name: leave_running
 DELETE FROM busy WHERE id IN (SELECT value FROM json_each(?)) AND state = 1;
