@@ -158,8 +158,8 @@ async def test_a_key_that_is_given_up_at_a_claim_is_counted_and_told(store_path,
     assert crawled.counts == {"done": 1, "dead": 1}
     assert crawled.outcomes == {"done": 1, "worker died": 1}
     assert crawled.stat("hexshard/dead") == crawled.stat("hexshard/outcome/worker died") == 1
-    totals = crawled.crawler.get_extension(WorkerExtension).work.totals
-    assert (totals.done, totals.dead, totals.faults) == (1, 1, 1)
+    totals = crawled.crawler.get_extension(WorkerExtension).work.report()
+    assert [totals[name] for name in ("done", "dead", "faults")] == [1, 1, 1]
     told = [record for record in caplog.records if bad in record.getMessage()]
     assert [(record.levelname, record.getMessage().split(":")[0]) for record in told] == [
         ("WARNING", "Gave up http")

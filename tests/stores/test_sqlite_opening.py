@@ -325,7 +325,7 @@ class TestPragmas:
 
         assert pragma("journal_mode") == "wal"
         assert pragma("synchronous") == 2
-        assert pragma("busy_timeout") == 60_000
+        assert pragma("busy_timeout") == 120_000
         assert pragma("mmap_size") == 0
         assert pragma("secure_delete") == 0
         assert pragma("application_id") == 0x48455853
