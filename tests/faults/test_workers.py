@@ -15,7 +15,7 @@ import pytest
 from support.sharded import PATIENCE, PROJECT, Crawl, until
 
 SHORT_LEASE = ("-s", "HEXSHARD_LEASE_SECONDS=2")
-SLOW_SHOP = pytest.mark.parametrize("shop_options", [("--delay=0.1",)])
+SLOW_SHOP = pytest.mark.parametrize("shop_options", [("--delay=0.25",)])
 
 
 class Worker:
@@ -56,16 +56,23 @@ def worker(crawl: Crawl, name: str) -> Iterator[Worker]:
         started.process.wait()
 
 
-def stopped(path: Path) -> bool:
-    return path.read_text().rpartition(")")[2].split()[0] == "T"
+def put_to_sleep(sleeper: Worker, crawl: Crawl) -> None:
+    """Stop a worker at a moment when it does not hold the gate: with that, all would wait for it."""
+    stat = Path(f"/proc/{sleeper.process.pid}/stat")
+    gate = Path(f"{crawl.store}.lock").stat().st_ino
+    while True:
+        sleeper.process.send_signal(signal.SIGSTOP)
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the worker to stop")
+        if f":{gate} " not in Path("/proc/locks").read_text():
+            return
+        sleeper.process.send_signal(signal.SIGCONT)
 
 
 @SLOW_SHOP
 def test_a_worker_that_sleeps_past_its_leases_changes_nothing_when_it_wakes(sharded: Crawl) -> None:
     with worker(sharded, "first") as first:
         sharded.wait_until_done_by_itself(10)
-        first.process.send_signal(signal.SIGSTOP)
-        until(lambda: stopped(Path(f"/proc/{first.process.pid}/stat")), "the worker to stop")
+        put_to_sleep(first, sharded)
         with worker(sharded, "second") as second:
             asleep = sharded.count("done")
             until(lambda: sharded.count("done") > asleep + 40, "the second worker to go on")
