@@ -11,7 +11,7 @@ import pytest
 from support.crawling import REACTORLESS
 
 TESTS = Path(__file__).parent
-AGAIN = ["test_outcomes.py", "test_feeding.py"]
+AGAIN = ["test_outcomes.py", "test_proxy_outcomes.py", "test_feeding.py"]
 
 
 @pytest.mark.skipif(REACTORLESS, reason="this is such a run already")
