@@ -39,6 +39,7 @@ from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.engine_state import EngineState
 from scrapy_hexshard.components.exceptions import UnownedRequest
+from scrapy_hexshard.components.proxy_problems import proxy_problem
 from scrapy_hexshard.components.request_codec import OWN, TOKEN, of_unit
 from scrapy_hexshard.errors import UnsupportedScrapyError
 from scrapy_hexshard.units import NOT_SCHEDULED, Ledger, Unit
@@ -241,7 +242,10 @@ class EngineTap:
 
     def _fail_for(self, visit: _Visit) -> None:
         error = visit.failure
-        if isinstance(error, HttpError):
+        assert error is not None
+        if problem := proxy_problem(error):
+            self._fail(visit.unit, f"proxy: {problem}")
+        elif isinstance(error, HttpError):
             status = error.response.status
             permanent = visit.own and status in self._permanent_http
             self._fail(visit.unit, f"http {status}", permanent=permanent)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 
 from scrapy_hexshard.redaction import Redactor
+
+# At DEBUG the httpcore of httpx tells the login for any SOCKS proxy.
+_SOCKS_LOGGERS = ("httpcore.socks", "httpcore2.socks")
+_SOCKS_LOGIN = re.compile(r"\bauth=\(.*\)(?= timeouts=|$)", re.DOTALL)
 
 
 def hide_in_logs(secrets: frozenset[str]) -> None:
@@ -28,6 +33,8 @@ class SecretFilter(logging.Filter):
         self._redactor = Redactor(self._secrets)
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name in _SOCKS_LOGGERS:
+            record.msg, record.args = _SOCKS_LOGIN.sub("auth=***", record.getMessage()), None
         if self._secrets:
             self._hide(record)
         return True

@@ -11,7 +11,14 @@ import pytest
 from support.crawling import REACTORLESS
 
 TESTS = Path(__file__).parent
-AGAIN = ["test_outcomes.py", "test_feeding.py", "test_feeds.py", "test_feed_waits.py"]
+AGAIN = [
+    "test_outcomes.py",
+    "test_proxy_outcomes.py",
+    "test_feeding.py",
+    "test_feeds.py",
+    "test_feed_waits.py",
+    "test_links.py",
+]
 
 
 @pytest.mark.skipif(REACTORLESS, reason="this is such a run already")

@@ -4,239 +4,45 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
-import subprocess
-import sys
-import threading
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from email.message import Message
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import pytest
 from scrapy import Request
-from scrapy.exceptions import NotConfigured
+from scrapy.downloadermiddlewares.httpproxy import HttpProxyMiddleware
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
+from support.forward_proxy import (
+    AUTHORIZATION,
+    PASSWORD,
+    USER,
+    USERINFO,
+    ForwardProxy,
+    PageServer,
+)
+from support.proxied_crawl import HANDLERS, STORE, Run, assert_no_secret
 
 from scrapy_hexshard.components.proxy_middleware import ProxyMiddleware
 from scrapy_hexshard.components.secret_filter import SecretFilter
 from scrapy_hexshard.errors import SettingError
 
-PROJECT = Path(__file__).parents[2]
-USER = "acme-zone-eu-session-77"
-PASSWORD = "p@ss:wörd!1"
-USERINFO = f"{USER}:{quote(PASSWORD, safe='')}"
-AUTHORIZATION = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode("latin-1")).decode()
-
-
-class Server(ThreadingHTTPServer):
-    """A server on loopback, in threads of its own, which notes what it was asked."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str] = []
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        return self.server_port
-
-    def close(self) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def answer(self, method: str, target: str, headers: Message) -> tuple[int, dict[str, str]]:
-        """The status and the headers of the answer."""
-        raise NotImplementedError
-
-
-class Handler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Server)
-        status, headers = self.server.answer(self.command, self.path, self.headers)
-        body = f"<p>{self.path}</p>".encode()
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_CONNECT = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Stay silent."""
-
-
-class Origin(Server):
-    """Pages of HTML, a redirect, and one that is busy when first asked for."""
-
-    def answer(self, method: str, target: str, headers: Message) -> tuple[int, dict[str, str]]:
-        leaked = headers.get("Proxy-Authorization", "")
-        self.asked.append(f"{headers.get('Via', 'direct')} {method} {target}{leaked}")
-        if target.endswith("/moved"):
-            return 302, {"Location": f"{target}-here"}
-        if target.endswith("/busy") and self.asked.count(self.asked[-1]) == 1:
-            return 503, {}
-        return 200, {"Content-Type": "text/html"}
-
-
-class Proxy(Server):
-    """An authenticating forward proxy with a name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-        self.refused: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://{USERINFO}@127.0.0.1:{self.port}"
-
-    def answer(self, method: str, target: str, headers: Message) -> tuple[int, dict[str, str]]:
-        if headers["Proxy-Authorization"] != AUTHORIZATION:
-            self.refused.append(target)
-            return 407, {}
-        self.asked.append(f"{method} {target}")
-        if method == "CONNECT":
-            return 502, {}
-        url = urlsplit(target)
-        onward = HTTPConnection(url.netloc, timeout=60)
-        onward.request(method, url.path, headers={"Via": self.name})
-        answer = onward.getresponse()
-        answer.read()
-        onward.close()
-        kept = ("Location", "Content-Type")
-        return answer.status, {k: v for k, v in answer.getheaders() if k in kept}
-
 
 @pytest.fixture
-def origin() -> Iterator[Origin]:
-    server = Origin()
+def origin() -> Iterator[PageServer]:
+    server = PageServer()
     yield server
     server.close()
 
 
 @pytest.fixture
-def proxies() -> Iterator[list[Proxy]]:
-    servers = [Proxy("proxy-0"), Proxy("proxy-1")]
+def proxies() -> Iterator[list[ForwardProxy]]:
+    servers = [ForwardProxy("proxy-0"), ForwardProxy("proxy-1")]
     yield servers
     for server in servers:
         server.close()
-
-
-SPIDER = '''
-import os, traceback
-import scrapy
-from scrapy.exceptions import CloseSpider
-
-class PagesSpider(scrapy.Spider):
-    name = "pages"
-
-    async def start(self):
-        for path in self.paths.split(","):
-            yield scrapy.Request(self.base + path, self.parse, errback=self.failed)
-
-    def tell(self, what, request):
-        """Show all that a careless spider could."""
-        print(what, request.url, request.headers, request.meta, request.to_dict(spider=self))
-        self.logger.debug("%s %r %r", what, request.headers, request.meta)
-        open(self.tale, "a").write(repr(request.to_dict(spider=self)))
-
-    def parse(self, response):
-        self.tell("page", response.request)
-        self.logger.info("%s", response.meta)
-        yield {"url": response.url, "meta": dict(response.meta)}
-        if response.url.endswith("/last"):
-            raise CloseSpider("enough")
-
-    def failed(self, failure):
-        self.tell("failure", failure.request)
-        self.logger.error(f"{failure.value!r} {failure.getTraceback()}", exc_info=True)
-'''
-
-
-@dataclass
-class Run:
-    """A crawl in a process of its own, and everything it may have written."""
-
-    folder: Path
-    process: subprocess.Popen[bytes] = field(init=False)
-    output: bytes = b""
-
-    def start(self, base: str, paths: str, proxy: str | None, **settings: Any) -> Run:
-        self.folder.mkdir()
-        (self.folder / "spider.py").write_text(SPIDER)
-        options = {
-            "HTTPCACHE_ENABLED": "1",
-            "HTTPCACHE_IGNORE_HTTP_CODES": "503",
-            "HTTPCACHE_DIR": self.folder / "cache",
-            "FEEDS": '{"items.jsonl": {"format": "jsonlines"}}',
-            "DOWNLOADER_MIDDLEWARES": (
-                '{"scrapy_hexshard.components.proxy_middleware.ProxyMiddleware": 950}'
-            ),
-            "RETRY_TIMES": "1",
-            "DOWNLOAD_TIMEOUT": "30",
-            **settings,
-        }
-        arguments = [f"{name}={value}" for name, value in options.items()]
-        environ = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
-        environ["PYTHONPATH"] = str(PROJECT)
-        environ.pop("PROXY_URL", None)
-        if proxy is not None:
-            environ["PROXY_URL"] = proxy
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "scrapy", "runspider", "spider.py"),
-                *(part for argument in arguments for part in ("-s", argument)),
-                *("-a", f"base={base}", "-a", f"paths={paths}", "-a", "tale=tale.txt"),
-            ],
-            cwd=self.folder,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        return self
-
-    def listed(self) -> bytes:
-        """What ``ps`` shows of it while it runs."""
-        return subprocess.check_output(["ps", "-ww", "-o", "args=", "-p", str(self.process.pid)])
-
-    def end(self) -> Run:
-        self.output, _ = self.process.communicate(timeout=120)
-        return self
-
-    def everything(self) -> bytes:
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        files.remove(self.folder / "spider.py")
-        return self.output + b"\n".join(path.read_bytes() for path in files)
-
-
-def assert_no_secret(text: bytes, url: str) -> None:
-    userinfo = url.partition("://")[2].rpartition("@")[0]
-    written = userinfo.partition(":")[2]
-    pairs = [f"{USER}:{PASSWORD}", userinfo]
-    encoded = [pair.encode(codec) for pair in pairs for codec in ("latin-1", "utf-8")]
-    secrets = {url, userinfo, USER, written, PASSWORD, repr(PASSWORD)[1:-1], ascii(PASSWORD)[1:-1]}
-    found = [
-        secret
-        for secret in {
-            *(secret.encode(codec) for secret in secrets for codec in ("latin-1", "utf-8")),
-            *(base64.b64encode(pair).rstrip(b"=") for pair in encoded),
-        }
-        if secret in text
-    ]
-    assert not found
-    assert b"Proxy-Authorization" not in text
 
 
 def pages(shard: int) -> str:
@@ -248,25 +54,21 @@ def expected(shard: int, via: str) -> list[str]:
     return sorted(f"{via} GET /{shard}/{name}" for name in names)
 
 
-REACTORLESS = {"TWISTED_REACTOR_ENABLED": "0"}
+@pytest.fixture(params=["twisted", "aiohttp"])
+def handler(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The settings of a download handler."""
+    if request.param == "aiohttp":
+        pytest.importorskip("aiohttp", reason="Scrapy before 2.19 has no handler for aiohttp")
+    return HANDLERS[request.param]
 
 
-def has_reactorless_downloads() -> bool:
-    pytest.importorskip("aiohttp")
-    pytest.importorskip("scrapy.core.downloader.handlers._aiohttp")
-    return True
-
-
-@pytest.mark.parametrize("settings", [{}, REACTORLESS], ids=["asyncio", "reactorless"])
 def test_each_shard_goes_through_its_own_proxy_and_shows_no_secret(
-    tmp_path: Path, origin: Origin, proxies: list[Proxy], settings: dict[str, str]
+    tmp_path: Path, origin: PageServer, proxies: list[ForwardProxy], handler: dict[str, Any]
 ) -> None:
-    if settings:
-        has_reactorless_downloads()
-    base = f"http://127.0.0.1:{origin.port}"
+    base = origin.address
     urls = [proxies[0].url, proxies[1].url, None]
     runs = [
-        Run(tmp_path / f"{shard}").start(base, pages(shard), url, **settings)
+        Run(tmp_path / f"{shard}").start(base, pages(shard), url, **handler)
         for shard, url in enumerate(urls)
     ]
     listed = [run.listed() for run in runs]
@@ -284,35 +86,108 @@ def test_each_shard_goes_through_its_own_proxy_and_shows_no_secret(
         assert_no_secret(text + line, proxies[0].url)
 
 
-@pytest.mark.parametrize("settings", [{}, REACTORLESS], ids=["asyncio", "reactorless"])
-def test_a_dead_proxy_fails_the_page_without_a_secret_and_without_a_detour(
-    tmp_path: Path, origin: Origin, proxies: list[Proxy], settings: dict[str, str]
-) -> None:
-    if settings:
-        has_reactorless_downloads()
-    url = proxies[0].url
-    proxies.pop(0).close()
-    run = Run(tmp_path / "run").start(f"http://127.0.0.1:{origin.port}", "/1", url, **settings)
-    text = run.end().everything()
-    assert b"Gave up retrying" in text
-    assert b"failure http" in text
-    assert origin.asked == []
-    assert_no_secret(text, url)
-
-
 def test_a_proxy_that_refuses_the_credentials_is_not_bypassed(
-    tmp_path: Path, origin: Origin, proxies: list[Proxy]
+    tmp_path: Path, origin: PageServer, proxies: list[ForwardProxy]
 ) -> None:
-    wrong = proxies[0].url.replace(USER, f"{USER}0")
-    run = Run(tmp_path / "run").start(f"http://127.0.0.1:{origin.port}", "/1", wrong)
+    wrong = proxies[0].wrong_url
+    run = Run(tmp_path / "run").start(origin.address, "/1", wrong)
     text = run.end().everything()
-    assert proxies[0].refused == [f"http://127.0.0.1:{origin.port}/1"]
+    assert proxies[0].refused == [f"{origin.address}/1"]
     assert b"Crawled (407)" in text
     assert origin.asked == []
     assert_no_secret(text, wrong)
 
 
-def test_a_tunnel_is_asked_for_with_the_credentials(tmp_path: Path, proxies: list[Proxy]) -> None:
+@pytest.mark.parametrize(
+    ("way", "handler"),
+    [
+        ("PROXY_URL", "twisted"),
+        ("PROXY_URL", "aiohttp"),
+        ("environment", "aiohttp"),
+        ("meta", "twisted"),
+    ],
+    indirect=["handler"],
+)
+def test_a_broken_proxy_has_its_own_outcomes_no_secret_in_any_output_and_no_detour(
+    tmp_path: Path,
+    origin: PageServer,
+    proxies: list[ForwardProxy],
+    handler: dict[str, Any],
+    way: str,
+) -> None:
+    dead = proxies[1].url
+    proxies.pop(1).close()
+    wrong = proxies[0].wrong_url
+    paths = "/1,https://127.0.0.1:9/2"
+    runs = [
+        Run(tmp_path / name).start(origin.address, paths, url, way, **handler, **STORE)
+        for name, url in [("wrong", wrong), ("dead", dead)]
+    ]
+    texts = [run.end().everything() for run in runs]
+    assert [run.outcomes for run in runs] == [{"proxy: 407": 2}, {"proxy: refused": 2}]
+    assert origin.asked == []
+    for text, url in zip(texts, (wrong, dead), strict=True):
+        assert text.count(b"failure http") == 2
+        assert b"Gave up retrying" in text
+        assert_no_secret(text, url)
+
+
+def test_a_proxy_from_the_environment_shows_no_secret_and_survives_retries_and_redirects(
+    tmp_path: Path, origin: PageServer, proxies: list[ForwardProxy], handler: dict[str, Any]
+) -> None:
+    run = Run(tmp_path / "run").start(
+        origin.address, pages(0), proxies[0].url, "environment", **handler, **STORE
+    )
+    text = run.end().everything()
+    assert sorted(origin.asked) == expected(0, "proxy-0")
+    assert not proxies[0].refused
+    assert run.outcomes == {"done": 4}
+    assert (run.folder / "cache").exists()
+    assert_no_secret(text, proxies[0].url)
+
+
+def test_a_proxy_that_a_request_names_wins_and_is_given_none_of_our_credentials(
+    tmp_path: Path, origin: PageServer, proxies: list[ForwardProxy]
+) -> None:
+    proxies[1].authorizations = {None}
+    run = Run(tmp_path / "run").start(
+        origin.address,
+        f"{pages(0)},https://127.0.0.1:9/5",
+        proxies[0].url,
+        **STORE,
+        own=f"http://127.0.0.1:{proxies[1].port}",
+    )
+    text = run.end().everything()
+    assert sorted(origin.asked) == expected(0, "proxy-1")
+    assert proxies[1].refused == []
+    assert proxies[0].asked == proxies[0].refused == []
+    assert run.outcomes == {"done": 4, "proxy: 502": 1}
+    assert_no_secret(text, proxies[0].url)
+
+
+@pytest.mark.parametrize(
+    ("url", "outcome"),
+    [
+        (f"http://{USER}@127.0.0.1:1", "proxy: invalid url"),  # Scrapy raises a TypeError
+        (f"http:/{USERINFO}@127.0.0.1:1", "proxy: invalid url"),  # its error tells the URL
+        (f"http://{USERINFO}@127.0.0.1:99999", "proxy: invalid url"),
+        (f"socks5://{USERINFO}@127.0.0.1:1", "proxy: unsupported"),
+        (f"{USERINFO}@127.0.0.1:1", "proxy: refused"),  # Scrapy takes it for an HTTP proxy
+    ],
+)
+def test_a_bad_proxy_that_a_request_names_fails_its_key_without_a_secret(
+    tmp_path: Path, origin: PageServer, url: str, outcome: str
+) -> None:
+    run = Run(tmp_path / "run").start(origin.address, "/1", url, "meta", **STORE)
+    text = run.end().everything()
+    assert run.outcomes == {outcome: 1}
+    assert origin.asked == []
+    assert_no_secret(text, url)
+
+
+def test_a_tunnel_is_asked_for_with_the_credentials(
+    tmp_path: Path, proxies: list[ForwardProxy]
+) -> None:
     run = Run(tmp_path / "run").start("https://127.0.0.1:9", "/1", proxies[0].url)
     text = run.end().everything()
     assert proxies[0].asked == ["CONNECT 127.0.0.1:9"] * 2  # the page and its retry
@@ -321,26 +196,29 @@ def test_a_tunnel_is_asked_for_with_the_credentials(tmp_path: Path, proxies: lis
 
 
 def test_a_request_left_in_the_queue_on_disk_holds_no_secret(
-    tmp_path: Path, origin: Origin, proxies: list[Proxy]
+    tmp_path: Path, origin: PageServer, proxies: list[ForwardProxy]
 ) -> None:
     run = Run(tmp_path / "run").start(
-        f"http://127.0.0.1:{origin.port}",
-        ",".join(["/busy", "/last", *(f"/more/{page}" for page in range(20))]),
+        origin.address,
+        ",".join(["/jammed", "/last", *(f"/more/{page}" for page in range(20))]),
         proxies[0].url,
         JOBDIR="job",
         RETRY_PRIORITY_ADJUST="-10",
+        RETRY_TIMES="10000",
         CONCURRENT_REQUESTS="1",
     )
     text = run.end().everything()
     files = [path for path in run.folder.glob("job/requests.queue/**/*") if path.is_file()]
     queued = b"".join(path.read_bytes() for path in files)
-    assert b"/busy" in queued
+    assert b"/jammed" in queued
     assert_no_secret(text, proxies[0].url)
 
 
-def test_an_invalid_proxy_ends_the_crawl_with_a_sentence(tmp_path: Path, origin: Origin) -> None:
+def test_an_invalid_proxy_ends_the_crawl_with_a_sentence(
+    tmp_path: Path, origin: PageServer
+) -> None:
     url = "alice:s3cretword@127.0.0.1:1"
-    run = Run(tmp_path / "run").start(f"http://127.0.0.1:{origin.port}", "/1", url)
+    run = Run(tmp_path / "run").start(origin.address, "/1", url)
     text = run.end().everything()
     assert b"CRITICAL: PROXY_URL has no scheme" in text
     assert b"Traceback" not in text
@@ -411,6 +289,45 @@ class TestMiddleware:
         assert error.args == (111, "Cannot reach http://***@proxy.example:3128")
         assert secret not in "".join(traceback.format_exception(error))
 
+    def test_an_error_with_a_secret_in_the_repr_of_its_cause_is_silenced(
+        self, middleware: ProxyMiddleware
+    ) -> None:
+        class QuietError(ValueError):
+            def __str__(self) -> str:
+                return "quiet"
+
+        error = OSError("failed")
+        error.__cause__ = QuietError(f"http://{USERINFO}@proxy.example:3128")
+        request = Request("http://h/")
+        middleware.process_request(request)
+        middleware.process_exception(request, error)
+        assert error.__cause__ is None
+
+    @pytest.mark.parametrize("codec", ["utf-8", "latin-1"])
+    def test_an_error_that_tells_a_secret_of_a_proxy_that_the_request_names_is_silenced(
+        self, middleware: ProxyMiddleware, codec: str
+    ) -> None:
+        token = base64.b64encode("other-user:o/wörd".encode(codec)).decode()
+        request = Request(
+            "http://h/",
+            meta={"proxy": "http://other.example:1"},
+            headers={"Proxy-Authorization": f"Basic {token}"},
+        )
+        middleware.process_request(request)
+        told = ["other-user", quote("o/wörd", safe=""), "o/wörd", "wörd", token.rstrip("="), USER]
+        for secret in told:
+            error = ValueError(f"no {secret}!")
+            middleware.process_exception(request, error)
+            assert error.args in {("no ***!",), ("no ***=!",)}
+
+    def test_an_error_that_tells_the_url_a_request_names_is_silenced(
+        self, middleware: ProxyMiddleware
+    ) -> None:
+        url = "http:/other-user:0ther-w0rd@other.example"
+        error = ValueError(f"proxy URL with no authority: {url!r}")
+        middleware.process_exception(Request("http://h/", meta={"proxy": url}), error)
+        assert error.args == ("proxy URL with no authority: '***'",)
+
     def test_any_other_error_stays_as_it_is(self, middleware: ProxyMiddleware) -> None:
         cause = ValueError("why")
         error = OSError(111, "Cannot reach http://proxy.example:3128")
@@ -434,23 +351,62 @@ class TestMiddleware:
         assert request.headers == {}
 
     def test_a_proxy_without_credentials_gets_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PROXY_URL", "socks5://[::1]:1080")
+        monkeypatch.setenv("PROXY_URL", "http://[::1]:1080")
         middleware = ProxyMiddleware.from_crawler(get_crawler())
         meta = {"proxy": "http://ambient:1", "_scheme_proxy": True}
         request = Request("http://h/", meta=meta, headers={"Proxy-Authorization": "ambient"})
         middleware.process_request(request)
-        assert request.meta["proxy"] == "socks5://[::1]:1080"
+        assert request.meta["proxy"] == "http://[::1]:1080"
         assert request.headers == {}
 
+    @pytest.mark.parametrize("outcome", ["response", "error"])
+    def test_a_proxy_from_the_environment_is_taken_off_a_request_as_ours_is(
+        self, monkeypatch: pytest.MonkeyPatch, outcome: str
+    ) -> None:
+        monkeypatch.delenv("PROXY_URL", raising=False)
+        monkeypatch.setenv("http_proxy", f"http://{USERINFO}@proxy.example:3128")
+        middleware = ProxyMiddleware.from_crawler(get_crawler())
+        request = Request("http://h/", meta={"kept": 1})
+        before = request.to_dict()
+        HttpProxyMiddleware("latin-1").process_request(request)
+        assert request.headers["Proxy-Authorization"] == AUTHORIZATION.encode()
+        middleware.process_request(request)
+        assert request.meta["proxy"] == "http://proxy.example:3128"
+        assert request.headers["Proxy-Authorization"] == AUTHORIZATION.encode()
+        if outcome == "response":
+            middleware.process_response(request, Response("http://h/"))
+        else:
+            error = OSError(f"cannot reach {USERINFO}@proxy.example")
+            middleware.process_exception(request, error)
+            assert error.args == ("cannot reach ***@proxy.example",)
+        assert request.to_dict() == before
+
+    def test_the_log_hides_what_is_secret_in_a_proxy_from_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        handler = Shown()
+        monkeypatch.setattr(logging.root, "handlers", [handler])
+        monkeypatch.setenv("https_proxy", "http://ambient-user:ambient-word@proxy.example:3128")
+        ProxyMiddleware.from_crawler(get_crawler())
+        handler.handle(logging.makeLogRecord({"msg": "it is ambient-word of ambient-user"}))
+        assert handler.lines == ["it is *** of ***"]
+
     @pytest.mark.parametrize("value", [None, "", "  "])
-    def test_without_a_proxy_it_is_not_there(
+    def test_without_a_proxy_nothing_changes(
         self, monkeypatch: pytest.MonkeyPatch, value: str | None
     ) -> None:
         monkeypatch.delenv("PROXY_URL", raising=False)
         if value is not None:
             monkeypatch.setenv("PROXY_URL", value)
-        with pytest.raises(NotConfigured):
-            ProxyMiddleware.from_crawler(get_crawler())
+        middleware = ProxyMiddleware.from_crawler(get_crawler())
+        request = Request("http://h/", headers={"Proxy-Authorization": "own"})
+        before = request.to_dict()
+        error = ConnectionRefusedError(111, "refused")
+        middleware.process_request(request)
+        middleware.process_response(request, Response("http://h/", status=407))
+        middleware.process_exception(request, error)
+        assert request.to_dict() == before
+        assert vars(error) == {}
 
     def test_credentials_are_written_in_the_encoding_of_the_settings(
         self, monkeypatch: pytest.MonkeyPatch
@@ -539,3 +495,17 @@ class TestSecretFilter:
     ) -> None:
         logger.error("%d pages %s", "hunter22")  # noqa: PLE1206
         assert shown.lines == ["%d pages %s % ('***',)"]
+
+    @pytest.mark.parametrize("package", ["httpcore", "httpcore2"])
+    @pytest.mark.parametrize("after", ["", " timeouts={'read': 5}"])
+    def test_it_hides_the_login_that_httpcore_tells_of_any_socks_proxy(
+        self, package: str, after: str
+    ) -> None:
+        handler = Shown()
+        handler.addFilter(SecretFilter())
+        told = "started host='h' port=1 auth=(b'not ours', b'\\n (un)known ')"
+        record = logging.LogRecord(
+            f"{package}.socks", logging.DEBUG, "", 0, told + after, None, None
+        )
+        handler.handle(record)
+        assert handler.lines == [f"started host='h' port=1 auth=***{after}"]
