@@ -99,7 +99,7 @@ def faults(crawled: Crawl) -> int:
     worker = crawled.crawler.get_extension(WorkerExtension)
     assert worker is not None
     assert worker.work is not None
-    return worker.work.totals.faults
+    return worker.work.report()["faults"]
 
 
 # The proxy.

@@ -57,7 +57,7 @@ def worker(crawl: Crawl, name: str) -> Iterator[Worker]:
 
 
 def put_to_sleep(sleeper: Worker, crawl: Crawl) -> None:
-    """Stop a worker at a moment when it does not hold the gate: with that, all would wait for it."""
+    """Stop a worker while it does not hold the gate, for which all others would wait."""
     stat = Path(f"/proc/{sleeper.process.pid}/stat")
     gate = Path(f"{crawl.store}.lock").stat().st_ino
     while True:
