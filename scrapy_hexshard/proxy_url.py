@@ -19,6 +19,7 @@ PROXY_VARIABLE = "PROXY_URL"
 SCHEMES = ("http", "https", "socks5", "socks5h")
 
 _BEGINNING = re.compile(r"(?:[^/:]+:(?=/)|/)*")
+_CONTROL = re.compile("%(?:[01][0-9A-Fa-f]|7[Ff])")  # no protocol carries one in a login
 _PORTS = {"http": 80, "https": 443}
 _SOCKS_PORT = 1080
 _LABEL = "[A-Za-z0-9_-]{1,63}"
@@ -137,8 +138,9 @@ def userinfo_secrets(userinfo: str) -> frozenset[str]:
     user, _, password = userinfo.partition(":")
     plain = _decoded(userinfo)
     parts = {userinfo, plain, user, unquote(user), password, unquote(password)}
-    # Some parsers take a slash for the end of the host, and tell what is before it.
-    parts |= {piece for part in (user, password) for piece in unquote(part).split("/")}
+    # Some parsers take a slash for the end of the host, and tell what is before it. What is shown
+    # is shown line by line, so that a secret with a line end in it comes in pieces.
+    parts |= {piece for part in (user, password) for piece in re.split(r"[/\r\n]", unquote(part))}
     return frozenset(parts | _basic_credentials(plain) | _basic_credentials(userinfo))
 
 
@@ -176,6 +178,8 @@ def _broken_userinfo(userinfo: str, at: str) -> str | None:
         return "has an @ but no user name before it"
     if at and not colon:
         return "has a user name without a password: write user:@host for an empty one"
+    if _CONTROL.search(userinfo):
+        return "has a control character (%00 to %1F, or %7F) in its user name or password"
     return None
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_hexshard.errors import LaunchError
-from scrapy_hexshard.launcher.launch import LaunchOptions, launch
+from scrapy_hexshard.launcher.launch import LaunchOptions, check_plan, launch
 from scrapy_hexshard.launcher.log_file import Rotation
-from scrapy_hexshard.launcher.plan import Plan, make_plan, shard_names
-from scrapy_hexshard.launcher.proxy_check import NO_SITE, check_proxies, parse_target
+from scrapy_hexshard.launcher.plan import Plan, make_plan
+from scrapy_hexshard.launcher.proxy_check import NO_SITE, Target, parse_target
+from scrapy_hexshard.launcher.signals import SignalInbox
 from scrapy_hexshard.launcher.stall import MIN_STALL_SECONDS
+from scrapy_hexshard.launcher.summary_file import SummaryFile
 
 _EPILOG = """\
 The command is run once per shard, without a shell. {shard} and {shards} in its arguments are
@@ -65,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
     add(
         "--check-proxies",
         nargs="?",
-        const="",
+        const=NO_SITE,
         metavar="URL",
         help="first try the proxy of each shard, and start nothing if one fails; with URL, by "
         "asking for that page through it",
@@ -115,6 +117,8 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the workers; returns the exit code. Raises HexShardError if they cannot be started."""
+    # First of all, so that no start that fails leaves the summary of an earlier run.
+    summary = None if arguments.dry_run else _summary(arguments.summary_json)
     if arguments.worker_command is None:
         raise LaunchError("Write the workers' command after --, such as -- scrapy crawl products.")
     plan = make_plan(
@@ -124,14 +128,9 @@ def run(arguments: argparse.Namespace) -> int:
         inherit_proxy=arguments.inherit_proxy,
         require_proxy=arguments.require_proxy,
     )
-    if arguments.check_proxies is not None:
-        _check_proxies(plan, arguments.check_proxies)
+    check = _target(arguments.check_proxies)
     if arguments.dry_run:
-        sys.stdout.write(plan.describe())
-        sys.stdout.flush()
-        for notice in plan.notices:
-            _say(notice)
-        return 0
+        return _dry_run(plan, check)
     return launch(
         plan,
         LaunchOptions(
@@ -143,20 +142,29 @@ def run(arguments: argparse.Namespace) -> int:
             stall_timeout=arguments.stall_timeout,
             fail_fast=arguments.fail_fast,
             show_progress=arguments.show_progress,
-            summary_json=arguments.summary_json,
+            check=check,
+            summary=summary,
         ),
     )
 
 
-def _check_proxies(plan: Plan, url: str) -> None:
-    target = parse_target(url) if url else NO_SITE
-    proxies = {spec.shard: spec.proxy for spec in plan.specs if spec.proxy}
-    if not proxies:
-        _say("No shard has a proxy to try.")
-    if failed := check_proxies(proxies, target, _say):
-        raise LaunchError(
-            f"Nothing was started, as a proxy failed: {shard_names(failed)}.", exit_code=1
-        )
+def _summary(path: Path | None) -> SummaryFile | None:
+    return SummaryFile(path) if path else None
+
+
+def _target(option: str | Target | None) -> Target | None:
+    return parse_target(option) if isinstance(option, str) else option
+
+
+def _dry_run(plan: Plan, check: Target | None) -> int:
+    for notice in plan.notices:
+        _say(notice)
+    if check:
+        with SignalInbox() as inbox:
+            check_plan(plan, check, inbox, _say)
+    sys.stdout.write(plan.describe())
+    sys.stdout.flush()
+    return 0
 
 
 def _say(text: str) -> None:

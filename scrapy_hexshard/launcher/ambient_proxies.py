@@ -12,8 +12,28 @@ _SCHEME = re.compile(r"[^/:]+:(?=/)")
 
 
 def ambient_names(environ: Mapping[str, str]) -> list[str]:
-    """The variables that set a proxy for any program, such as ``HTTPS_PROXY`` or ``PROXY_URL``."""
+    """The variables for the proxy of any program, such as ``HTTPS_PROXY`` or ``PROXY_URL``."""
     return sorted(name for name in environ if name == PROXY_VARIABLE or _AMBIENT.fullmatch(name))
+
+
+def proxied_schemes(environ: Mapping[str, str]) -> frozenset[str]:
+    """For which of http and https pages Scrapy finds a proxy, reading as urllib does.
+
+    It knows ``ALL_PROXY`` and the like, too, but has no pages for them.
+    """
+    schemes = {_scheme_of(name) for name in proxy_names(environ) if environ[name]}
+    if "REQUEST_METHOD" in environ:  # a CGI script, where HTTP_PROXY is the client's header
+        schemes.discard("http")
+    for name in (each for each in environ if each.endswith("_proxy")):
+        if environ[name]:
+            schemes.add(_scheme_of(name))
+        else:
+            schemes.discard(_scheme_of(name))
+    return frozenset(schemes & {"http", "https"})
+
+
+def _scheme_of(name: str) -> str:
+    return name.lower().removesuffix("_proxy")
 
 
 def proxy_names(environ: Mapping[str, str]) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 from contextlib import ExitStack, suppress
 
 from scrapy_hexshard.launcher.plan import ProcessSpec
+from scrapy_hexshard.launcher.zombies import holds_zombies_alone
 from scrapy_hexshard.pipes import LIFELINE_VARIABLE, STATUS_VARIABLE, describe_descriptor
 
 
@@ -32,19 +34,23 @@ class Child:
             status, status_of_child = _pipe(kept, handed_over)
             output, output_of_child = _pipe(kept, handed_over)
             os.set_blocking(status, False)
-            process = subprocess.Popen(  # noqa: S603 - the user's own command, without a shell
-                spec.argv,
-                env={
-                    **spec.environ,
-                    LIFELINE_VARIABLE: describe_descriptor(lifeline),
-                    STATUS_VARIABLE: describe_descriptor(status_of_child),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output_of_child,
-                stderr=subprocess.STDOUT,
-                pass_fds=(lifeline, status_of_child),
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(  # noqa: S603 - the user's own command, without a shell
+                    spec.argv,
+                    env={
+                        **spec.environ,
+                        LIFELINE_VARIABLE: describe_descriptor(lifeline),
+                        STATUS_VARIABLE: describe_descriptor(status_of_child),
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=output_of_child,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(lifeline, status_of_child),
+                    start_new_session=True,
+                )
+            except ValueError:  # its text, and that of a UnicodeError, may hold a secret
+                reason = "its command or environment holds what the system's encoding cannot write"
+                raise OSError(errno.EINVAL, reason) from None
             kept.pop_all()
         return cls(process, output, status)
 
@@ -69,7 +75,8 @@ class Child:
             return True
         except PermissionError:  # it goes on as another user
             return False
-        return False
+        # Where process 1 reaps nobody, they would stay for ever.
+        return holds_zombies_alone(self.pid)
 
     def terminate(self) -> None:
         """Send one SIGTERM."""
@@ -83,6 +90,13 @@ class Child:
     def kill(self) -> None:
         """Send SIGKILL to the whole group."""
         self._signal_group(signal.SIGKILL)
+
+    def abandon(self) -> None:
+        """Kill it at once, and forget it with all its output."""
+        self.kill()
+        self._process.wait()
+        os.close(self.output)
+        self.close()
 
     def read_status(self) -> bytes:
         """What has come up the status pipe; nothing when it is empty, or at its end."""

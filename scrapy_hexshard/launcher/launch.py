@@ -6,7 +6,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,9 +15,10 @@ from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.live import LineAMinute, LiveView
 from scrapy_hexshard.launcher.live_screen import can_draw
-from scrapy_hexshard.launcher.log_file import LogFile, Rotation
+from scrapy_hexshard.launcher.log_file import LogFile, Rotation, is_open_to_others
 from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import Plan, ProcessSpec, shard_names
+from scrapy_hexshard.launcher.proxy_check import Target, check_proxies
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.signals import SignalInbox
 from scrapy_hexshard.launcher.summary import summarize
@@ -42,41 +43,50 @@ class LaunchOptions:
     stall_timeout: float | None = None
     fail_fast: bool = False
     show_progress: bool = True
-    summary_json: Path | None = None
+    check: Target | None = None  # for which to try the proxies first
+    summary: SummaryFile | None = None
 
 
 def launch(plan: Plan, options: LaunchOptions) -> int:
     """Run *plan* to its end, or until a signal, and return the exit code.
 
-    Raises LaunchError, with nothing started, for a command that cannot be run or a file that cannot
-    be written; with exit code 1, at the end, if it is the summary that cannot.
+    Raises LaunchError, with nothing started, for a command that cannot be run, a file that cannot
+    be written, or proxies that fail their check; with exit code 1, at the end, if it is the summary
+    that cannot be written.
     """
     for spec in plan.specs:
         check_command(spec)
-    # First the signals: from the first worker on, none may end the launcher alone.
+    # First the signals: from here on none may end the launcher alone, and as process 1, which the
+    # system spares until there is a handler, it would not hear them.
     with SignalInbox() as inbox:
-        summary = SummaryFile(options.summary_json) if options.summary_json else None
         logs = [_log_file(options, spec) for spec in plan.specs]
         console = Console()
-        for notice in plan.notices:
-            console.say(notice)
-        workers = [
-            _worker(spec, options, console, log) for spec, log in zip(plan.specs, logs, strict=True)
-        ]
-        onlooker = _onlooker(options, workers, console)
-        outcome = Supervisor(
-            workers,
-            inbox,
-            console,
-            onlooker=onlooker,
-            stagger=options.stagger,
-            fail_fast=options.fail_fast,
-        ).run()
-        console.end_view()
-        _report(outcome, console)
-    if summary:
-        summary.write(summary_facts(workers, outcome.exit_code, outcome.stopped_by))
+        try:
+            for notice in (*plan.notices, *_notices_of_logs(options)):
+                console.say(notice)
+            if options.check:
+                check_plan(plan, options.check, inbox, console.say)
+            outcome = _run(plan, options, inbox, console, logs)
+        finally:
+            console.close()
+    if options.summary:
+        facts = summary_facts(outcome.workers, outcome.exit_code, outcome.stopped_by)
+        options.summary.write(facts)
     return outcome.exit_code
+
+
+def check_plan(plan: Plan, target: Target, inbox: SignalInbox, say: Callable[[str], None]) -> None:
+    """Try the proxies of *plan*; raises LaunchError if one fails, or at a signal."""
+    proxies = {spec.shard: spec.proxy for spec in plan.specs if spec.proxy}
+    if not proxies:
+        say("No shard has a proxy to try.")
+    failed = check_proxies(proxies, target, say, inbox.peek)
+    if number := inbox.peek():
+        raise LaunchError(f"{number.name}: nothing was started.", exit_code=128 + number)
+    if failed:
+        raise LaunchError(
+            f"Nothing was started, as a proxy failed: {shard_names(failed)}.", exit_code=1
+        )
 
 
 def check_command(spec: ProcessSpec) -> None:
@@ -90,6 +100,30 @@ def check_command(spec: ProcessSpec) -> None:
     ):
         raise LaunchError(f"{shown} is not an executable program.", exit_code=126)
     raise LaunchError(f"{shown}: no such command. Is its environment active?", exit_code=127)
+
+
+def _run(
+    plan: Plan,
+    options: LaunchOptions,
+    inbox: SignalInbox,
+    console: Console,
+    logs: Sequence[LogFile | None],
+) -> Outcome:
+    workers = [
+        _worker(spec, options, console, log) for spec, log in zip(plan.specs, logs, strict=True)
+    ]
+    onlooker = _onlooker(options, workers, console)
+    outcome = Supervisor(
+        workers,
+        inbox,
+        console,
+        onlooker=onlooker,
+        stagger=options.stagger,
+        fail_fast=options.fail_fast,
+    ).run()
+    console.end_view()
+    _report(outcome, console)
+    return outcome
 
 
 def _worker(
@@ -120,13 +154,13 @@ def _log_file(options: LaunchOptions, spec: ProcessSpec) -> LogFile | None:
     return LogFile(options.log_dir, spec.shard, options.log_rotation)
 
 
+def _notices_of_logs(options: LaunchOptions) -> Iterator[str]:
+    if options.log_dir and is_open_to_others(options.log_dir):
+        yield f"Others can write to {options.log_dir}; chmod go-w mends that."
+
+
 def _report(outcome: Outcome, console: Console) -> None:
     deadline = time.monotonic() + _OUTPUT_PATIENCE
     if held := [w.shard for w in outcome.workers if not w.output.close(deadline)]:
         console.say(f"{shard_names(held)}: a process outside its group still holds the output.")
     console.print(summarize(outcome.workers))
-    if console.dropped:
-        console.say(
-            f"{console.dropped} lines were not shown: they came faster than they were read."
-        )
-    console.close()

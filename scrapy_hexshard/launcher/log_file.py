@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from stat import S_ISREG
+from stat import S_ISREG, S_IWGRP, S_IWOTH
 
 from scrapy_hexshard.errors import LaunchError
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+
+
+def is_open_to_others(folder: Path) -> bool:
+    """Whether somebody else may put files, or links, into *folder*."""
+    return bool(folder.stat().st_mode & (S_IWGRP | S_IWOTH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,9 @@ class LogFile:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._fd = self._open()
         except OSError as error:
-            raise LaunchError(f"Cannot write {self._path}: {error.strerror}.") from None
+            is_link = error.errno == errno.ELOOP
+            reason = "it is a link, and not to a device" if is_link else error.strerror
+            raise LaunchError(f"Cannot write {self._path}: {reason}.") from None
 
     def write(self, data: bytes) -> None:
         """Append *data*; what keeps it from being written is remembered, not raised."""
@@ -57,7 +67,9 @@ class LogFile:
         os.close(self._fd)
 
     def _open(self) -> int:
-        fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        # A named pipe without a reader is refused rather than waited for.
+        fd = os.open(self._path, _FLAGS | self._link_flag(), 0o600)
+        os.set_blocking(fd, True)
         status = os.fstat(fd)
         # It may be there already, readable for all; but a link to /dev/null is left alone.
         if S_ISREG(status.st_mode):
@@ -66,6 +78,11 @@ class LogFile:
             self._size = status.st_size
             self._in_line = False
         return fd
+
+    def _link_flag(self) -> int:
+        # Who may write to the folder must not choose which file of ours grows. A device does not.
+        leads_to_device = self._path.is_symlink() and self._path.is_char_device()
+        return 0 if leads_to_device else os.O_NOFOLLOW
 
     def _append(self, data: bytes) -> int:
         written = os.write(self._fd, data)

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scrapy_hexshard.errors import LaunchError, SettingError
-from scrapy_hexshard.launcher.ambient_proxies import ambient_names, crashing_names, proxy_names
+from scrapy_hexshard.launcher.ambient_proxies import (
+    ambient_names,
+    crashing_names,
+    proxied_schemes,
+    proxy_names,
+)
 from scrapy_hexshard.launcher.placeholders import fill
 from scrapy_hexshard.launcher.proxies import (
     FILE_VARIABLE,
@@ -22,7 +27,7 @@ from scrapy_hexshard.launcher.proxies import (
 )
 from scrapy_hexshard.launcher.proxy_remarks import remarks
 from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, own_proxy, secrets_in
-from scrapy_hexshard.redaction import Redactor
+from scrapy_hexshard.redaction import MIN_SECRET_LENGTH, Redactor
 from scrapy_hexshard.sharding import SHARD_VARIABLE, SHARDS_VARIABLE, check_count
 
 
@@ -93,6 +98,7 @@ def make_plan(
     )
     notices = [
         *_notices_of_variables(environ, shards, found, inherit_proxy),
+        *_notices_of_short_secrets(found, base),
         *(
             f"{remark.text}: {'; '.join(map(shard_names, remark.groups))}."
             for remark in remarks(proxies, found)
@@ -115,8 +121,10 @@ def shard_names(shards: Iterable[int]) -> str:
 
 def _require(found: Mapping[int, ShardProxy], shards: int) -> None:
     if missing := [shard for shard in range(shards) if shard not in found]:
-        names = ", ".join(f"{PROXY_VARIABLE}_{shard}" for shard in missing)
-        raise SettingError(f"--require-proxy was given, but these are not set: {names}.")
+        raise SettingError(
+            f"--require-proxy was given, but there is none for {shard_names(missing)}: set "
+            f"{PROXY_VARIABLE}_<shard>."
+        )
 
 
 def _base_environ(environ: Mapping[str, str], inherit_proxy: bool) -> dict[str, str]:
@@ -150,17 +158,43 @@ def _spec(
     )
 
 
+def _notices_of_short_secrets(
+    found: Mapping[int, ShardProxy], base: Mapping[str, str]
+) -> Iterator[str]:
+    names = {each.source.name for each in found.values() if _is_short(each.proxy.secrets)}
+    inherited = [PROXY_VARIABLE, *proxy_names(base)]
+    names |= {name for name in inherited if _is_short(secrets_in([base.get(name, "")]))}
+    if names:
+        yield (
+            f"{', '.join(sorted(names))}: a user name or password of fewer than "
+            f"{MIN_SECRET_LENGTH} characters, too short to be hidden wherever it stands."
+        )
+
+
+def _is_short(secrets: Iterable[str]) -> bool:
+    return any(0 < len(secret) < MIN_SECRET_LENGTH for secret in secrets)
+
+
+def _inherited_schemes(environ: Mapping[str, str]) -> frozenset[str]:
+    """For which pages, of http and https, a shard without a proxy of its own inherits one."""
+    if environ.get(PROXY_VARIABLE, "").strip():
+        return frozenset({"http", "https"})
+    return proxied_schemes(environ)
+
+
 def _notices_of_variables(
     environ: Mapping[str, str], shards: int, found: Mapping[int, ShardProxy], inherit_proxy: bool
 ) -> Iterator[str]:
-    ambient = ambient_names(environ)
+    ambient = [name for name in ambient_names(environ) if environ[name].strip()]
     if ambient and inherit_proxy:
         yield f"{', '.join(ambient)} handed on to the workers."
     elif ambient:
         yield f"{', '.join(ambient)} kept from the workers; --inherit-proxy hands them on."
     missing = [shard for shard in range(shards) if shard not in found]
-    if missing and not (ambient and inherit_proxy):
-        yield f"Without a proxy: {shard_names(missing)}."
+    pages = sorted({"http", "https"} - (_inherited_schemes(environ) if inherit_proxy else set()))
+    if missing and pages:
+        where = f" for {pages[0]}:// pages" if len(pages) == 1 else ""
+        yield f"Without a proxy{where}: {shard_names(missing)}."
     if names := names_beyond(environ, shards):
         yield f"{', '.join(names)} not used: the shards go from 0 to {shards - 1}."
     if names := unknown_names(environ):

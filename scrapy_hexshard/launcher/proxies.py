@@ -6,10 +6,13 @@ That is ``PROXY_URL_<shard>``, the file that ``PROXY_URL_FILE_<shard>`` names, o
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scrapy_hexshard.errors import SettingError
 from scrapy_hexshard.launcher.placeholders import fill
 from scrapy_hexshard.launcher.proxy_files import Source, read_source
 from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, parse_proxy
@@ -42,17 +45,29 @@ def read_proxies(environ: Mapping[str, str], shards: int) -> dict[int, ShardProx
     for shard in range(shards):
         own = read_source(environ, f"{PROXY_VARIABLE}_{shard}", f"{FILE_VARIABLE}_{shard}")
         if own:
-            found[shard] = ShardProxy(parse_proxy(own.name, own.text), own, from_template=False)
+            found[shard] = ShardProxy(_parse(own.name, own.text), own, from_template=False)
         elif template:
             name = f"{template.name} for shard {shard}"
-            proxy = parse_proxy(name, fill(template.text, shard, shards))
+            proxy = _parse(name, fill(template.text, shard, shards))
             found[shard] = ShardProxy(proxy, template, from_template=True)
     return found
 
 
+def _parse(name: str, text: str) -> Proxy:
+    proxy = parse_proxy(name, text)
+    try:
+        os.fsencode(proxy.url)
+    except UnicodeEncodeError:  # a file is read as UTF-8, whatever the locale
+        raise SettingError(
+            f"{name} holds a character that {sys.getfilesystemencoding()}, in which variables are "
+            "written here, does not have: percent-encode it."
+        ) from None
+    return proxy
+
+
 def names_beyond(environ: Mapping[str, str], shards: int) -> list[str]:
     """The variables that carry the proxy of a shard which is none of the *shards*."""
-    numbers = {name: match[1] for name in environ if (match := _OF_SHARD.fullmatch(name))}
+    numbers = {name: match[1] for name in _set(environ) if (match := _OF_SHARD.fullmatch(name))}
     digits = len(str(shards))
     return sorted(
         name for name, number in numbers.items() if len(number) > digits or int(number) >= shards
@@ -63,14 +78,19 @@ def unknown_names(environ: Mapping[str, str]) -> list[str]:
     """The variables that look as if they carried a proxy, but are read by nobody."""
     return sorted(
         name
-        for name in environ
+        for name in _set(environ)
         if is_shard_variable(name) and name not in _TEMPLATES and not _OF_SHARD.fullmatch(name)
     )
 
 
 def template_names(environ: Mapping[str, str]) -> list[str]:
     """The variables that hold a template, or name the file that does."""
-    return [name for name in _TEMPLATES if environ.get(name, "").strip()]
+    return [name for name in _TEMPLATES if name in _set(environ)]
+
+
+def _set(environ: Mapping[str, str]) -> list[str]:
+    """The variables that count as set: an empty one does not."""
+    return [name for name, value in environ.items() if value.strip()]
 
 
 def is_shard_variable(name: str) -> bool:

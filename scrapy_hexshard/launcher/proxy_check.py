@@ -21,6 +21,7 @@ from scrapy_hexshard.proxy_url import Proxy
 TIMEOUT_SECONDS = 10.0
 MAX_AT_ONCE = 32
 
+_LOOK_SECONDS = 0.1  # between two looks whether to go on
 _USER_AGENT = "hexdigest-shard"
 
 
@@ -67,38 +68,45 @@ class Answer:
 
     failure: str | None
     seconds: float
+    remark: str = ""
 
     def __str__(self) -> str:
         if self.failure:
             return f"proxy: {self.failure}"
-        return f"proxy answers ({self.seconds:.2f} s)"
+        return f"proxy answers ({self.seconds:.2f} s{self.remark})"
 
 
 def check_proxies(
-    proxies: Mapping[int, Proxy], target: Target, say: Callable[[str], None]
+    proxies: Mapping[int, Proxy],
+    target: Target,
+    say: Callable[[str], None],
+    is_stopped: Callable[[], object] = bool,
 ) -> list[int]:
     """Try them all, say a line for each shard as soon as it is known, and return those that failed.
 
-    One proxy of several shards is tried once.
+    One proxy of several shards is tried once. Once *is_stopped* nobody is waited for.
     """
     users: dict[object, list[int]] = {}
     for shard, proxy in proxies.items():
         users.setdefault(proxy.identity, []).append(shard)
     groups = list(users.values())
     failed = []
-    for place, answer in _try_all([proxies[shards[0]] for shards in groups], target):
+    tried = [proxies[shards[0]] for shards in groups]
+    for place, answer in _try_all(tried, target, is_stopped):
         for shard in groups[place]:
             say(f"shard {shard}: {answer}")
         failed += groups[place] if answer.failure else []
     return sorted(failed)
 
 
-def _try_all(proxies: Sequence[Proxy], target: Target) -> Iterator[tuple[int, Answer]]:
+def _try_all(
+    proxies: Sequence[Proxy], target: Target, is_stopped: Callable[[], object]
+) -> Iterator[tuple[int, Answer]]:
     """The places in *proxies*, with the answers as they come."""
     answers: SimpleQueue[tuple[int, Answer]] = SimpleQueue()
     waiting = deque(range(len(proxies)))
     deadlines: dict[int, float] = {}
-    while waiting or deadlines:
+    while (waiting or deadlines) and not is_stopped():
         while waiting and len(deadlines) < MAX_AT_ONCE:
             place = waiting.popleft()
             deadlines[place] = time.monotonic() + TIMEOUT_SECONDS
@@ -106,9 +114,12 @@ def _try_all(proxies: Sequence[Proxy], target: Target) -> Iterator[tuple[int, An
             job = (proxies[place], target, place, answers)
             threading.Thread(target=_answer, args=job, daemon=True).start()
         first = min(deadlines, key=deadlines.__getitem__)
+        left = deadlines[first] - time.monotonic()
         try:
-            place, answer = answers.get(timeout=max(0.0, deadlines[first] - time.monotonic()))
+            place, answer = answers.get(timeout=max(0.0, min(left, _LOOK_SECONDS)))
         except Empty:
+            if left > _LOOK_SECONDS:
+                continue
             place, answer = first, Answer("timeout", TIMEOUT_SECONDS)
         if deadlines.pop(place, None) is not None:
             yield place, answer
@@ -118,18 +129,47 @@ def _answer(
     proxy: Proxy, target: Target, place: int, answers: SimpleQueue[tuple[int, Answer]]
 ) -> None:
     began = time.monotonic()
-    failure = None
+    failure, remark = None, ""
     try:
-        with closing(_connect(proxy)) as connection:
-            status = _ask(connection, proxy, target)
-        # A 407 is the proxy's; all other answers mean that it works, if there is no site to reach.
-        if status == 407 or (status >= 400 and target is not NO_SITE):
-            failure = str(status)
+        for encoding in _encodings(proxy):
+            with closing(_connect(proxy)) as connection:
+                status = _ask(connection, proxy, target, encoding)
+            remark = _said_of(encoding)
+            if status != 407:
+                break
+        failure = None if _will_do(status, target) else str(status)
     except socks5.SocksError as error:
         failure = str(error)
     except (OSError, HTTPException, UnicodeError) as error:
         failure = _reason(error)
-    answers.put((place, Answer(failure, time.monotonic() - began)))
+    answers.put((place, Answer(failure, time.monotonic() - began, remark)))
+
+
+def _will_do(status: int, target: Target) -> bool:
+    # A 407 is the proxy's; all other answers mean that it works, if there is no site to reach.
+    if target is NO_SITE:
+        return status != 407
+    # No status but 2xx opens a tunnel (RFC 9110, section 9.3.6).
+    return 200 <= status < (300 if target.scheme == "https" else 400)
+
+
+def _encodings(proxy: Proxy) -> list[str]:
+    """In which to send the credentials, one after the other: first as Scrapy does by default."""
+    plain = "".join(proxy.login or ())
+    if plain.isascii() or proxy.scheme.startswith("socks"):
+        return ["ascii"]
+    try:
+        plain.encode("latin-1")
+    except UnicodeEncodeError:
+        return ["utf-8"]
+    return ["latin-1", "utf-8"]
+
+
+def _said_of(encoding: str) -> str:
+    return {
+        "latin-1": ", login in Latin-1",
+        "utf-8": ', login in UTF-8, which HTTPPROXY_AUTH_ENCODING = "utf-8" has Scrapy send',
+    }.get(encoding, "")
 
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -160,10 +200,10 @@ def _connect(proxy: Proxy) -> socket.socket:
         raise
 
 
-def _ask(connection: socket.socket, proxy: Proxy, target: Target) -> int:
+def _ask(connection: socket.socket, proxy: Proxy, target: Target, encoding: str) -> int:
     """The status of the answer; 200 where the protocol has none."""
     if not proxy.scheme.startswith("socks"):
-        return _ask_http_proxy(connection, proxy, target)
+        return _ask_http_proxy(connection, target, proxy.credentials(encoding))
     socks5.greet(connection, proxy.login)
     if target is not NO_SITE:
         socks5.connect(connection, target.host, target.port)
@@ -172,18 +212,11 @@ def _ask(connection: socket.socket, proxy: Proxy, target: Target) -> int:
     return 200
 
 
-def _ask_http_proxy(connection: socket.socket, proxy: Proxy, target: Target) -> int:
+def _ask_http_proxy(connection: socket.socket, target: Target, credentials: str | None) -> int:
     if target.scheme == "https":
-        return _status(connection, target, "CONNECT", target.authority, _credentials(proxy))
+        return _status(connection, target, "CONNECT", target.authority, credentials)
     url = f"http://{target.authority.removesuffix(':80')}{target.path}"
-    return _status(connection, target, "HEAD", url, _credentials(proxy))
-
-
-def _credentials(proxy: Proxy) -> str | None:
-    try:
-        return proxy.credentials("latin-1")  # as Scrapy writes them
-    except SettingError:
-        return proxy.credentials("utf-8")
+    return _status(connection, target, "HEAD", url, credentials)
 
 
 def _status(

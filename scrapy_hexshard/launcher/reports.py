@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from scrapy_hexshard.pipes import MAX_LINE_BYTES
+from scrapy_hexshard.sharding import MAX_SHARDS
 
 FINISHED = "finished"  # the only reason for which a shard is done
 
@@ -87,7 +88,7 @@ class Reports:
         match report:
             case {"event": "opened"}:
                 self._open += 1
-                self.shard = report.get("shard", self.shard)
+                self.shard = report.get("shard", self.shard)  # _parse() has looked at it
                 self._earlier, self._current = self.totals, Totals()
             case {"event": "progress"}:
                 self._current = _totals(report)
@@ -109,20 +110,32 @@ class Reports:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """The report in *line*, empty if there is none."""
+    """The report in *line*, empty if there is none, or one with numbers that are none."""
     try:
         report = json.loads(line)
     except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested without end
         return {}
-    return report if isinstance(report, dict) else {}
+    return report if isinstance(report, dict) and _is_shown_safely(report) else {}
+
+
+def _is_shown_safely(report: dict[str, Any]) -> bool:
+    # They are shown as they are, so that a text, with who knows what in it, must not pass for one.
+    if not all(_is_count(report.get(name, 0)) for name in _COUNTS):
+        return False
+    shard = report.get("shard", 0)
+    return _is_count(shard) and shard < MAX_SHARDS
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and value >= 0
 
 
 def _totals(report: dict[str, Any]) -> Totals:
-    return Totals(**{name: report[name] for name in _COUNTS if isinstance(report.get(name), int)})
+    return Totals(**{name: report[name] for name in _COUNTS if name in report})
 
 
 def _extent(report: dict[str, Any]) -> Extent | None:
-    match report:
-        case {"keys": int(keys), "open": int(open_)} if 0 <= open_ <= keys:
-            return Extent(keys, open_)
+    keys, open_ = report.get("keys"), report.get("open")
+    if _is_count(keys) and _is_count(open_) and open_ <= keys:
+        return Extent(keys, open_)
     return None

@@ -19,6 +19,7 @@ class SignalInbox:
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
+        self._seen: list[signal.Signals] = []
 
     def __enter__(self) -> SignalInbox:
         self._read, self._write = os.pipe()
@@ -53,10 +54,16 @@ class SignalInbox:
 
     def take(self) -> list[signal.Signals]:
         """The stop signals that came since the last call, in order."""
-        numbers = b""
+        self.peek()
+        taken, self._seen = self._seen, []
+        return taken
+
+    def peek(self) -> signal.Signals | None:
+        """The first stop signal that is still to be taken."""
         with suppress(BlockingIOError):
             numbers = os.read(self._read, 65_536)
-        return [signal.Signals(number) for number in numbers if number in STOP_SIGNALS]
+            self._seen += [signal.Signals(each) for each in numbers if each in STOP_SIGNALS]
+        return self._seen[0] if self._seen else None
 
 
 def _do_nothing(number: int, frame: FrameType | None) -> None:

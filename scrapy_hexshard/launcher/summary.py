@@ -75,8 +75,13 @@ def sentences(workers: Sequence[Ended]) -> Iterable[str]:
 
 
 def run_seconds(workers: Sequence[Ended]) -> float:
-    """How long the worker that took longest has run, all its lives together."""
-    return max((sum(life.seconds for life in worker.lives) for worker in workers), default=0.0)
+    """How long the run took from the first start of a worker to the last end of one."""
+    lives = [life for worker in workers for life in worker.lives]
+    if not lives:
+        return 0.0
+    return max(life.started_at + life.seconds for life in lives) - min(
+        life.started_at for life in lives
+    )
 
 
 def pages_per_minute(totals: Totals, seconds: float) -> float | None:
@@ -102,7 +107,8 @@ def _numbers(totals: Totals, seconds: float) -> tuple[str, ...]:
 
 
 def _is_silent(worker: Ended) -> bool:
-    if not worker.lives or worker.lives[-1].returncode is None:
+    """Whether its exit code is all that speaks for it."""
+    if not worker.lives or worker.lives[-1].returncode != 0:
         return False
     return not (worker.lives[-1].reported or worker.lives[-1].told_to_stop)
 

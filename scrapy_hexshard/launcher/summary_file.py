@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_hexshard.errors import LaunchError
+from scrapy_hexshard.launcher.channel import write_all
 from scrapy_hexshard.launcher.reports import Totals
 from scrapy_hexshard.launcher.summary import Ended, pages_per_minute, run_seconds, sentences
 from scrapy_hexshard.launcher.verdict import Life, exit_name
@@ -20,6 +22,7 @@ from scrapy_hexshard.launcher.verdict import Life, exit_name
 class SummaryFile:
     """Where the summary goes. A file of an earlier run is removed first, as none may pass for this.
 
+    What a link leads to is emptied instead; standard output or error, by any name, is left alone.
     Raises LaunchError if it cannot be written there.
     """
 
@@ -32,8 +35,10 @@ class SummaryFile:
         try:
             if self._is_replaced:
                 path.unlink(missing_ok=True)
-                self._write_beside("")
+                _write(self._beside, "")
                 self._beside.unlink()
+            elif self._stream is None and (path.is_file() or not path.exists()):
+                _write(path, "")
         except OSError as error:
             raise LaunchError(f"Cannot write {path}: {error.strerror}.") from None
 
@@ -42,10 +47,13 @@ class SummaryFile:
         text = json.dumps(facts, indent=2) + "\n"
         try:
             if self._is_replaced:
-                self._write_beside(text)
+                _write(self._beside, text)
                 self._beside.replace(self._path)
+            elif (stream := self._stream) is not None:
+                # Not by its path: that would write over what stands in a file already.
+                write_all(stream, text.encode())
             else:
-                self._path.write_text(text)
+                _write(self._path, text)
         except OSError as error:
             with suppress(OSError):
                 self._beside.unlink(missing_ok=True)
@@ -54,17 +62,30 @@ class SummaryFile:
 
     @property
     def _is_replaced(self) -> bool:
-        # A pipe or a device such as /dev/stdout is written to as it is.
+        # A pipe or a device is written to as it is, and a link is somebody's arrangement.
+        if self._path.is_symlink() or self._stream is not None:
+            return False
         return not self._path.exists() or self._path.is_file()
+
+    @property
+    def _stream(self) -> int | None:
+        """The open descriptor that the path leads to, if it is that of a stream."""
+        named = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]{1,9})", str(self._path))
+        for fd in (1, 2, *map(int, named.groups() if named else ())):
+            with suppress(OSError):
+                if os.path.samestat(self._path.stat(), os.fstat(fd)):
+                    return fd
+        return None
 
     @property
     def _beside(self) -> Path:
         return self._path.with_name(f".{self._path.name}.{os.getpid()}")
 
-    def _write_beside(self, text: str) -> None:
-        fd = os.open(self._beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(fd, "w") as stream:
-            stream.write(text)
+
+def _write(path: Path, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(fd, "w") as stream:
+        stream.write(text)
 
 
 def summary_facts(

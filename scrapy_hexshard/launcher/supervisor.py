@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from scrapy_hexshard.launcher.announcements import obituary, stage_sentence, worker_count
 from scrapy_hexshard.launcher.child import reap_stranger
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.ladder import Stage
-from scrapy_hexshard.launcher.plan import shard_names
 from scrapy_hexshard.launcher.signals import SignalInbox
-from scrapy_hexshard.launcher.verdict import Life, State, exit_name
+from scrapy_hexshard.launcher.stall import PULSE_SECONDS, Pulse
+from scrapy_hexshard.launcher.verdict import State
 from scrapy_hexshard.launcher.worker import Worker
 
 EXIT_FAILED = 1
@@ -76,7 +77,9 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         # Closed by the system when this process ends, however it does: that tells the workers.
         self._lifeline, self._lifeline_end = os.pipe()
+        self._pulse = Pulse()
         self._stopping = False
+        self._asked_to_stop = False
         self._stopped_by: signal.Signals | None = None
         self._start_failure: int | None = None
 
@@ -111,12 +114,16 @@ class Supervisor:
             times.append(self._onlooker.next_at)
         until = min(times, default=math.inf)
         # To look after all workers at each report of one takes more time than all else here.
-        while not self._hear(max(0.0, until - now)) and (now := self._clock()) < until:
-            pass
+        while not self._hear(min(max(0.0, until - now), PULSE_SECONDS)):
+            if (now := self._clock()) >= until:
+                break
 
     def _hear(self, timeout: float) -> bool:
         """Take in what workers report; whether there is more to do: a signal, an end, the time."""
-        ready = self._selector.select(None if timeout == math.inf else timeout)
+        ready = self._selector.select(timeout)
+        if lost := self._pulse.beat(self._clock()):
+            for worker in self._workers:
+                worker.postpone(lost)
         for key, _ in ready:
             if key.data is None:
                 return True
@@ -126,11 +133,15 @@ class Supervisor:
         return not ready
 
     def _obey(self, number: signal.Signals) -> None:
+        first, self._asked_to_stop = not self._asked_to_stop, True
         if not self._stopping:
             self._stopped_by = number
             self._stop()
             running = sum(worker.child is not None for worker in self._workers)
-            self._console.say(f"{number.name}: stopping {running} workers.")
+            self._console.say(f"{number.name}: stopping {worker_count(running)}.")
+        elif first:
+            # Who asks for the first time does not ask to lose what is in flight.
+            self._console.say(f"{number.name}: the workers are being stopped already.")
         elif number is signal.SIGINT:
             # Only a key pressed again asks for more: a closing terminal sends SIGHUP twice.
             for worker in self._workers:
@@ -157,8 +168,8 @@ class Supervisor:
             for stage in worker.climb(now):
                 reached.setdefault(stage, []).append(worker.shard)
         for stage, shards in reached.items():
-            if stage in _SAID:
-                self._console.say(_SAID[stage].format(shard_names(shards)))
+            if said := stage_sentence(stage, shards):
+                self._console.say(said)
 
     def _bury_the_dead(self) -> None:
         now = self._clock()
@@ -169,14 +180,17 @@ class Supervisor:
         while reap_stranger(own):
             pass
 
-    def _bury(self, worker: Worker) -> None:
+    def _bury(self, worker: Worker, *, for_good: bool = False) -> None:
         if worker.child and worker.child.status in self._selector.get_map():
             self._selector.unregister(worker.child.status)
         now = self._clock()
         life = worker.bury(now)
-        delay = None if self._stopping else worker.restarts.delay_after(life)
+        for_good = for_good or self._stopping
+        delay = None if for_good else worker.restarts.delay_after(life)
         worker.start_at = None if delay is None else now + delay
-        self._console.say(f"shard {worker.shard}: {_obituary(worker, life, delay)}")
+        fails_to_boot = worker.restarts.fails_to_boot
+        said = obituary(worker.verdict, life, delay, fails_to_boot=fails_to_boot)
+        self._console.say(f"shard {worker.shard}: {said}")
         failed = delay is None and worker.verdict.state is State.FAILED
         if failed and self._fail_fast and not self._stopping:
             self._stop()
@@ -201,7 +215,7 @@ class Supervisor:
     def _cannot_start(self, worker: Worker, error: OSError) -> None:
         self._console.say(f"shard {worker.shard}: cannot be started: {error.strerror}.")
         first = not worker.lives
-        self._bury(worker)
+        self._bury(worker, for_good=first)
         if first:
             # One shard without a worker is keys that nobody crawls.
             never_ran = not any(
@@ -219,20 +233,3 @@ class Supervisor:
         self._selector.close()
         os.close(self._lifeline)
         os.close(self._lifeline_end)
-
-
-_SAID = {
-    Stage.PRESSED: "asking again: {}.",
-    Stage.KILLED: "processes of {} did not stop in time and were killed.",
-    Stage.GIVEN_UP: "processes of {} cannot be killed, and are left behind.",
-}
-
-
-def _obituary(worker: Worker, life: Life, delay: float | None) -> str:
-    verdict = worker.verdict
-    if delay is not None:
-        return f"{verdict.why}; starts again in {delay:.1f} s."
-    if verdict.state is not State.FAILED:
-        return f"{verdict.state.value}, {exit_name(life.returncode)}."
-    gave_up = " It is not started again: it fails to boot." if worker.restarts.fails_to_boot else ""
-    return f"failed: {verdict.why}.{gave_up}"

@@ -26,6 +26,7 @@ class Life:
     stalled: bool = False  # it was stopped, as it got nowhere
     forced: bool = False  # it, or what it left behind, had to be killed
     given_up: bool = False  # even that did not end it
+    started_at: float = 0.0  # by the clock of time.monotonic()
     seconds: float = 0.0
 
     @property

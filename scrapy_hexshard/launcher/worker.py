@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from scrapy_hexshard.launcher.child import Child
 from scrapy_hexshard.launcher.ladder import Ladder, Stage
 from scrapy_hexshard.launcher.logs import ShardOutput
@@ -95,10 +97,15 @@ class Worker:
         self._ladder = Ladder(self._grace)
         self._told_to_stop = False
         self._stalled = False
-        self._watch.begin(now)
-        self.child = Child.start(self._spec, lifeline)
-        self.output.follow(self.child.output)
-        return self.child
+        child = Child.start(self._spec, lifeline)
+        self._watch.begin(now, self._mark)
+        try:
+            self.output.follow(child.output)
+        except RuntimeError:  # no thread to be had: nobody would read what it writes
+            child.abandon()
+            raise OSError(errno.EAGAIN, "no thread is left to read its output") from None
+        self.child = child
+        return child
 
     def stop(self, now: float) -> None:
         """Begin to stop it; it is not started again."""
@@ -112,13 +119,19 @@ class Worker:
         if self.child is None or self.stopping:
             return False
         if not self.opened:
-            # It imports its project, or is no Scrapy process at all: then its output is to tell.
-            self._watch.look(now, self.output.bytes_read)
+            self._watch.look(now, self._mark)
+        # What it reported while this process was stopped is still to be read.
+        while self._watch.is_over(now) and self.read_status(now):
+            pass
         if not self._watch.is_over(now):
             return False
         self._stalled = True
         self._ladder.begin(now)
         return True
+
+    def postpone(self, seconds: float) -> None:
+        """Give it that much more time before it counts as stalled."""
+        self._watch.postpone(seconds)
 
     def push(self) -> None:
         """Make the next stage of stopping due at once."""
@@ -141,8 +154,14 @@ class Worker:
         data = self.child.read_status() if self.child else b""
         self._reports.feed(data)
         if data and self.opened:
-            self._watch.look(now, self._reports.totals.moves, idle=self.running == 0)
+            self._watch.look(now, self._mark, idle=self.running == 0)
         return bool(data)
+
+    @property
+    def _mark(self) -> tuple[bool, int]:
+        """What changes as long as it gets on."""
+        # Before it opens it imports its project, or is no Scrapy process: then its output tells.
+        return self.opened, self._reports.totals.moves if self.opened else self.output.bytes_read
 
     def has_ended(self, now: float) -> bool:
         """Whether nothing is left of this life; once its leader has ended, the rest is stopped."""
@@ -178,6 +197,7 @@ class Worker:
             stalled=self._stalled,
             forced=self._ladder.stage >= Stage.KILLED,
             given_up=self._ladder.stage is Stage.GIVEN_UP,
+            started_at=self._started,
             seconds=now - self._started,
         )
         self.lives.append(life)

@@ -45,7 +45,7 @@ def test_an_invalid_proxy_is_refused_without_showing_it(capsys, monkeypatch):
 def test_a_required_proxy_that_is_missing_is_an_error(capsys, monkeypatch):
     monkeypatch.delenv("PROXY_URL_0", raising=False)
     assert main(["run", "--shards", "1", "--require-proxy", "--", "true"]) == 2
-    assert "PROXY_URL_0" in capsys.readouterr().err
+    assert "none for shard 0: set PROXY_URL_<shard>." in capsys.readouterr().err
 
 
 def test_a_dry_run_prints_the_commands(capsys, monkeypatch):

@@ -6,9 +6,12 @@ import threading
 import time
 from contextlib import suppress
 
+import pytest
 from support.terminal import Terminal
 
 from scrapy_hexshard.launcher.console import Console
+
+FILE_FLAGS = (os.O_RDONLY | os.O_CREAT, *[os.O_WRONLY | os.O_APPEND] * 2)
 
 
 def read_all(fd: int) -> bytes:
@@ -42,8 +45,10 @@ def test_what_a_blocked_reader_leaves_no_room_for_is_dropped_and_counted():
     console.close()
     os.close(write)
     reader.join()
-    assert len(seen[0].splitlines()) == 1000 - console.dropped + 1
-    assert seen[0].endswith(b"own words still find room.\n")
+    *lines, own, count = seen[0].splitlines()
+    assert len(lines) == 1000 - console.dropped
+    assert own == b"hexdigest-shard: own words still find room."
+    assert count.startswith(b"hexdigest-shard: %d lines were not shown" % console.dropped)
 
 
 def test_closing_gives_up_on_a_reader_that_takes_nothing():
@@ -134,3 +139,85 @@ def test_closing_removes_a_view_that_was_not_ended(until):
     until(lambda: b"view" in window.output)
     window.console.show(b"last\n")
     assert window.close() == ["last"]
+
+
+def test_a_reader_of_one_stream_that_is_stuck_does_not_hold_up_the_other():
+    stuck, out = os.pipe()
+    read, err = os.pipe()
+    console = Console(out, err)
+    for _ in range(200):
+        console.show(b"x" * 999 + b"\n")
+    console.say("the table.")
+    console.close(patience=0.2)
+    os.close(err)
+    table, count = read_all(read).decode().splitlines()
+    assert table == "hexdigest-shard: the table."
+    lost = int(count.split()[1])
+    reader = threading.Thread(target=lambda: seen.append(read_all(stuck)))
+    seen: list[bytes] = []
+    reader.start()
+    console._output.close(5)
+    os.close(out)
+    reader.join()
+    in_the_pipe = 64
+    assert 200 - in_the_pipe - 8 <= lost <= 200 - in_the_pipe + 8
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_what_leads_to_one_place_keeps_its_order(tmp_path, kind):
+    if kind == "pipe":
+        read, out = os.pipe()
+        err = os.dup(out)
+    else:
+        read, out, err = (os.open(tmp_path / "x", flags) for flags in FILE_FLAGS)
+    console = Console(out, err)
+    for number in range(200):
+        console.show(b"line %d\n" % number)
+        console.print(f"word {number}\n")
+    console.close()
+    os.close(out)
+    os.close(err)
+    expected = "".join(f"line {number}\nword {number}\n" for number in range(200))
+    assert read_all(read).decode() == expected
+
+
+def test_a_stream_that_does_not_block_loses_nothing():
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    console = Console(write, write)
+    for _ in range(500):
+        console.show(b"x" * 999 + b"\n")
+    reader = threading.Thread(target=lambda: seen.append(read_all(read)))
+    seen: list[bytes] = []
+    reader.start()
+    console.close()
+    os.close(write)
+    reader.join()
+    assert len(seen[0].splitlines()) == 500
+    assert console.dropped == 0
+
+
+def test_lines_that_cannot_be_written_are_counted():
+    full = os.open("/dev/full", os.O_WRONLY)
+    read, write = os.pipe()
+    console = Console(full, write)
+    for _ in range(30):
+        console.show(b"x" * 999 + b"\n")
+    console.close()
+    os.close(full)
+    os.close(write)
+    assert console.dropped == 30
+    assert read_all(read).startswith(b"hexdigest-shard: 30 lines were not shown")
+
+
+def test_a_terminal_obeys_no_worker_even_without_a_view():
+    ours, terminal = pty.openpty()
+    console = Console(terminal, terminal)
+    console.show(b"[0] a\x1b]0;title\x07b\x1b[2Jc\n")
+    console.close()
+    os.close(terminal)
+    shown = os.read(ours, 65_536)
+    os.close(ours)
+    assert b"\x1b]" not in shown
+    assert b"\x1b[2J" not in shown
+    assert b"\x07" not in shown

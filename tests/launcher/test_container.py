@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from support.checked_proxy import Silence
 
 # Leaves two orphans: one that ends at once, and one in a session of its own.
 ORPHANS = "(sleep 0.1 &) ; setsid sh -c 'sleep 0.2' & sleep 1; exit 3"
@@ -25,6 +29,9 @@ os._exit(code)
 """
 
 
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child")
+
+
 def can_unshare() -> bool:
     if not shutil.which("unshare"):
         return False
@@ -36,11 +43,16 @@ def can_unshare() -> bool:
     )
 
 
-@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a process namespace")
+needs_namespace = pytest.mark.skipif(
+    not can_unshare(), reason="needs the right to make a process namespace"
+)
+
+
+@needs_namespace
 def test_process_1_reaps_strangers_and_still_judges_its_own():
     words = ["run", "--shards", "3", "--", "sh", "-c", ORPHANS]
     result = subprocess.run(
-        ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", AS_ONE, *words],
+        [*UNSHARE, sys.executable, "-c", AS_ONE, *words],
         capture_output=True,
         text=True,
         timeout=60,
@@ -51,3 +63,21 @@ def test_process_1_reaps_strangers_and_still_judges_its_own():
     assert (
         result.stderr.count("failed: its process ended with exit 3") == 6
     )  # once live, once at the end
+
+
+@needs_namespace
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_process_1_during_the_check_of_the_proxies_is_heard(tmp_path, number):
+    silence = Silence()
+    words = ["run", "--shards", "1", "--check-proxies", "--", "touch", f"{tmp_path}/started"]
+    command = [*UNSHARE, sys.executable, "-c", AS_ONE, *words]
+    environ = {**os.environ, "PROXY_URL_0": silence.url}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environ, text=True)
+    with process, silence.wait():
+        (one,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(one), number)
+        said = process.communicate(timeout=60)[1]
+    silence.close()
+    assert process.returncode == 128 + number
+    assert f"{number.name}: nothing was started." in said
+    assert not (tmp_path / "started").exists()

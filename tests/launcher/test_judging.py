@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scrapy_hexshard.launcher.ladder import UNKILLABLE_SECONDS, Ladder, Stage
 from scrapy_hexshard.launcher.reports import Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
-from scrapy_hexshard.launcher.summary import summarize
+from scrapy_hexshard.launcher.summary import run_seconds, summarize
+from scrapy_hexshard.launcher.summary_file import summary_facts
 from scrapy_hexshard.launcher.verdict import Life, State, exit_name, judge
 
 GOOD = Life(returncode=0, reported=True, finished=True, reason="finished", totals=Totals(done=1))
@@ -241,6 +242,7 @@ def test_the_table_at_the_end():
         Shard(2, [Life(0, True, True, "finished", Totals(faults=2, dead=2))]),
         Shard(3, [Life(-9, told_to_stop=True, forced=True)]),
         Shard(4, []),
+        Shard(5, [Life(0)]),
     ]
     assert summarize(workers) == (
         "shard  lives     exit    reason  done  failed  dead  items  pages/min     time\n"
@@ -249,12 +251,13 @@ def test_the_table_at_the_end():
         "    2      1   exit 0  finished     0       0     2      0          -    0.0 s\n"
         "    3      1  SIGKILL         -     0       0     0      0          -    0.0 s\n"
         "    4      0  not run         -     0       0     0      0          -    0.0 s\n"
-        "total      5                        6       0     2      5          0  1:02:05\n"
+        "    5      1   exit 0         -     0       0     0      0          -    0.0 s\n"
+        "total      6                        6       0     2      5          0  1:02:05\n"
         "shard 1 failed: its process ended with exit 1.\n"
         "shard 2 failed: it completed no key, and 2 ended in an error.\n"
         "Killed, as they did not stop in time: processes of shard 3. What they had open is crawled "
         "when the shard is next started.\n"
-        "Judged by exit code alone, as no report came: shard 1. A Scrapy worker reports if the "
+        "Judged by exit code alone, as no report came: shard 5. A Scrapy worker reports if the "
         "HexShardAddon is enabled.\n"
         "Keys given up in this run: 2. See why with: hexdigest-shard status STORE\n"
     )
@@ -265,3 +268,18 @@ def test_a_worker_of_several_that_crawled_another_shard_than_its_own_has_failed(
     verdict = judge([life])
     assert verdict.state is State.FAILED
     assert "it crawled shard 1 in the place of its own" in verdict.why
+
+
+def test_the_time_of_the_run_goes_from_its_first_start_to_its_last_end():
+    pages = Totals(pages=60)
+    workers = [
+        Shard(0, [Life(0, totals=pages, started_at=100.0, seconds=10.0)]),
+        Shard(1, [Life(-9, started_at=130.0, seconds=5.0), Life(0, started_at=150.0, seconds=10)]),
+        Shard(2, []),
+    ]
+    assert run_seconds(workers) == 60.0
+    total = next(line for line in summarize(workers).splitlines() if line.startswith("total"))
+    assert total.split()[-2:] == ["60", "0:01:00"]
+    facts = summary_facts(workers, 0, None)
+    assert (facts["seconds"], facts["pages_per_minute"]) == (60.0, 60.0)
+    assert facts["workers"][1]["seconds"] == 15.0

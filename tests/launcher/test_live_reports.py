@@ -9,7 +9,7 @@ import pytest
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import ProcessSpec
-from scrapy_hexshard.launcher.reports import Extent, Reports
+from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.worker import Worker
 from scrapy_hexshard.redaction import Redactor
@@ -86,3 +86,28 @@ def test_what_a_life_told_is_known_to_the_next_one_until_it_tells_more(worker):
     assert worker.extent == Extent(90, 40)
     feed(worker, {"event": "progress", "keys": 95, "open": 30})
     assert worker.extent == Extent(95, 30)
+
+
+COUNTS = ("done", "failed", "dead", "faults", "released", "items", "running", "pages")
+
+
+@pytest.mark.parametrize("value", ["hushhush", "7", True, -1, 1.5, None, [1], {"a": 1}])
+@pytest.mark.parametrize("name", ["shard", *COUNTS])
+def test_a_report_with_a_number_that_is_none_is_unreadable(name, value):
+    reports = Reports()
+    for event in ("opened", "progress", "closed"):
+        reports.feed(lines({"event": event, "reason": "finished", name: value}))
+    assert reports.unreadable == 3
+    assert (reports.totals, reports.shard, reports.reason) == (Totals(), None, None)
+    assert not reports.heard
+
+
+def test_a_shard_that_no_crawl_can_have_is_none():
+    reports = Reports()
+    reports.feed(lines({"event": "opened", "shard": 98_765_432}))
+    assert (reports.shard, reports.unreadable) == (None, 1)
+
+
+@pytest.mark.parametrize("keys", [True, 1.5])
+def test_a_number_of_keys_is_whole(keys):
+    assert told(keys=keys, open=0).extent is None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scrapy_hexshard.errors import LaunchError
 from scrapy_hexshard.launcher.log_file import LogFile, Rotation
 
 NAME = "shard-0000.log"
@@ -92,3 +93,40 @@ def test_the_launcher_rotates_the_logs_of_its_workers(launch, worker, tmp_path):
     assert [file.name for file in files] == [NAME, f"{NAME}.1"]
     assert all(0 < file.stat().st_size <= 1024 for file in files)
     assert files[0].read_text().endswith("x39\n")
+
+
+def test_a_link_to_a_file_is_refused(tmp_path):
+    (tmp_path / "elsewhere").write_text("precious")
+    (tmp_path / NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(LaunchError, match="it is a link, and not to a device"):
+        LogFile(tmp_path, 0)
+    (tmp_path / NAME).unlink()
+    (tmp_path / NAME).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LaunchError, match="it is a link"):
+        LogFile(tmp_path, 0)
+    assert (tmp_path / "elsewhere").read_text() == "precious"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_named_pipe_that_nobody_reads_is_refused_at_once(tmp_path):
+    os.mkfifo(tmp_path / NAME)
+    with pytest.raises(LaunchError, match="Cannot write"):
+        LogFile(tmp_path, 0)
+
+
+def test_one_that_is_read_is_waited_for(tmp_path):
+    os.mkfifo(tmp_path / NAME)
+    reader = os.open(tmp_path / NAME, os.O_RDONLY | os.O_NONBLOCK)
+    log = LogFile(tmp_path, 0)
+    assert os.get_blocking(log._fd)
+    log.close()
+    os.close(reader)
+
+
+@pytest.mark.parametrize(("mode", "warns"), [(0o755, False), (0o775, True), (0o757, True)])
+def test_a_folder_to_which_others_can_write_is_told(launch, worker, tmp_path, mode, warns):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs").chmod(mode)
+    run = launch("--shards", "1", "--log-dir", f"{tmp_path}/logs", "--", *worker)
+    assert run.end() == 0
+    assert (f"Others can write to {tmp_path}/logs; chmod go-w mends that." in run.text) is warns

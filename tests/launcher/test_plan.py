@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import traceback
+from unittest import mock
+from urllib.request import getproxies_environment
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_hexshard.errors import LaunchError, SettingError, ShardError
+from scrapy_hexshard.launcher.ambient_proxies import proxied_schemes
 from scrapy_hexshard.launcher.placeholders import fill, has_shard
 from scrapy_hexshard.launcher.plan import make_plan, shard_names
 
@@ -75,8 +79,8 @@ def test_no_command_and_impossible_counts_are_refused():
 
 def test_a_required_proxy_that_is_missing_is_named():
     environ = {"PROXY_URL_1": "http://h:1", "PROXY_URL_2": "  "}
-    with pytest.raises(SettingError, match=r"not set: PROXY_URL_0, PROXY_URL_2\."):
-        make_plan(COMMAND, 3, environ, require_proxy=True)
+    with pytest.raises(SettingError, match=r"there is none for shards 0, 2-99: set PROXY_URL_"):
+        make_plan(COMMAND, 100, environ, require_proxy=True)
     make_plan(COMMAND, 1, {"PROXY_URL_0": "http://h:1"}, require_proxy=True)
 
 
@@ -86,7 +90,30 @@ def test_a_required_proxy_that_is_missing_is_named():
         ({}, False, ["Without a proxy: shards 0-2."]),
         ({f"PROXY_URL_{shard}": f"http://h:{shard + 1}" for shard in range(3)}, False, []),
         ({"PROXY_URL_1": "http://h:1"}, False, ["Without a proxy: shards 0, 2."]),
-        ({"all_proxy": "x"}, True, ["all_proxy handed on to the workers."]),
+        (
+            {"all_proxy": "x", "ftp_proxy": "x"},
+            True,
+            ["all_proxy, ftp_proxy handed on to the workers.", "Without a proxy: shards 0-2."],
+        ),
+        (
+            {"https_proxy": "x", "PROXY_URL_0": "http://h:1"},
+            True,
+            [
+                "https_proxy handed on to the workers.",
+                "Without a proxy for http:// pages: shards 1-2.",
+            ],
+        ),
+        (
+            {"HTTP_PROXY": "x", "https_proxy": "x"},
+            True,
+            ["HTTP_PROXY, https_proxy handed on to the workers."],
+        ),
+        ({"HTTPS_PROXY": "", "PROXY_URL": " "}, True, ["Without a proxy: shards 0-2."]),
+        (
+            {"HTTPS_PROXY": "", "PROXY_URL_7": "", "PROXY_URL_X": " "},
+            False,
+            ["Without a proxy: shards 0-2."],
+        ),
         (
             {"PROXY_URL": "http://h:1", "HTTP_PROXY": "x", "PROXY_URL_1": "http://h:2"},
             True,
@@ -129,9 +156,9 @@ def test_a_required_proxy_that_is_missing_is_named():
             False,
             ["PROXY_URL_TEMPLATE not used: every shard has a proxy of its own."],
         ),
-        ({"PROXY_URL_TEMPLATE": "http://u-{shard}:p@h:1"}, False, []),
+        ({"PROXY_URL_TEMPLATE": "http://user-{shard}:pass@h:1"}, False, []),
         (
-            {"PROXY_URL_TEMPLATE": "http://u-{{shard}}:p@h:1", "PROXY_URL_0": "http://h:1"},
+            {"PROXY_URL_TEMPLATE": "http://u-{{shard}}:pass@h:1", "PROXY_URL_0": "http://h:1"},
             False,
             ["No {shard} in PROXY_URL_TEMPLATE, so that one proxy serves: shards 1-2."],
         ),
@@ -161,8 +188,11 @@ def notices(*urls: str, **environ: str) -> list[str]:
         ("https://h{}", "An https:// proxy, which Scrapy's default download handler uses for"),
         ("socks5://h{}", "A SOCKS proxy, which needs a download handler that knows SOCKS"),
         ("socks5h://h{}", "A SOCKS proxy, which needs a download handler that knows SOCKS"),
-        ("http://u:pässword{}@h", "Credentials that are not ASCII, which Scrapy sends in Latin-1"),
-        ("http://u%E2%82%AC:x@h{}", "Credentials that are not ASCII, which Scrapy sends in"),
+        (
+            "http://user:pässword{}@h",
+            "Credentials that are not ASCII, which Scrapy sends in Latin-1",
+        ),
+        ("http://user%E2%82%AC:@h{}", "Credentials that are not ASCII, which Scrapy sends in"),
     ],
 )
 def test_what_scrapy_cannot_do_with_every_proxy_is_said_once(url, says):
@@ -179,7 +209,7 @@ def test_the_handler_that_a_notice_names_is_there_to_use():
 
 
 def test_shards_that_share_a_proxy_are_named_in_groups():
-    found = notices("http://a", "http://b:x@h", "http://A:80/", "http://c", "http://%62:x@h")
+    found = notices("http://a", "http://bees:@h", "http://A:80/", "http://c", "http://%62ees:@h")
     assert found == ["One proxy for several shards: shards 0, 2; shards 1, 4."]
 
 
@@ -190,7 +220,7 @@ def test_files_that_others_can_read_are_named(tmp_path):
     environ = {f"PROXY_URL_{shard}": f"http://h:{shard + 1}" for shard in range(3)}
     environ["PROXY_URL_TEMPLATE_FILE"] = str(tmp_path / "open")
     environ["PROXY_URL_4"] = "http://h"
-    (tmp_path / "open-one").write_text("http://x:y@h")
+    (tmp_path / "open-one").write_text("http://user:@h")
     (tmp_path / "open-one").chmod(0o604)
     environ["PROXY_URL_FILE_5"] = str(tmp_path / "open-one")
     says = "Others can read the file that PROXY_URL_{} names; chmod 600 mends that: shard {}."
@@ -256,3 +286,44 @@ def test_a_dry_run_hides_the_secrets_of_every_shard_in_every_line() -> None:
 )
 def test_shards_are_named_in_ranges(shards, named):
     assert shard_names(shards) == named
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *("http_proxy", "HTTP_PROXY", "Http_Proxy", "HTTP_proxy", "https_proxy"),
+                *("HTTPS_PROXY", "ALL_PROXY", "_proxy", "no_proxy", "REQUEST_METHOD", "MY_PROXY"),
+            ]
+        ),
+        st.sampled_from(["", "http://h:1"]),
+    )
+)
+def test_the_pages_with_an_inherited_proxy_are_those_for_which_urllib_finds_one(environ):
+    with mock.patch.dict(os.environ, environ, clear=True):
+        found = {scheme for scheme, url in getproxies_environment().items() if url}
+    assert proxied_schemes(environ) == found & {"http", "https"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "inherit", "names"),
+    [
+        ({"PROXY_URL_0": "http://joe:hushhush@h"}, False, "PROXY_URL_0"),
+        ({"PROXY_URL_TEMPLATE": "http://user-{shard}:hus@h"}, False, "PROXY_URL_TEMPLATE"),
+        ({"PROXY_URL_0": "http://user:%61%62%63@h"}, False, "PROXY_URL_0"),
+        ({"PROXY_URL_0": "http://user:@h", "HTTP_PROXY": "http://joe:@h"}, True, "HTTP_PROXY"),
+        ({"MY_PROXY": "http://joe:@h", "PROXY_URL": "http://joe:@h"}, True, "MY_PROXY, PROXY_URL"),
+    ],
+)
+def test_a_password_too_short_to_be_hidden_is_said_by_the_name_of_its_variable(
+    environ, inherit, names
+):
+    plan = make_plan(COMMAND, 1, environ, inherit_proxy=inherit)
+    (said,) = [each for each in plan.notices if "too short" in each]
+    assert said.startswith(f"{names}: a user name or password of fewer than 4 characters")
+    assert "joe" not in said
+
+
+def test_a_long_or_no_password_is_no_matter():
+    environ = {"PROXY_URL_0": "http://user:pass@h:1", "PROXY_URL_1": "http://h", "X": "a:b@c"}
+    assert not make_plan(COMMAND, 2, environ).notices

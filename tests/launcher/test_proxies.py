@@ -36,6 +36,7 @@ from scrapy_hexshard.proxy_url import parse_proxy, secrets_in
         "http://proxy.example.:1",
         f"http://{'h' * 63}.example:1",
         "http://ünïcode:pässword@h:1",
+        "http://user:%20%7E%7e%80%C3%A9%2500@h:1",
     ],
 )
 def test_a_valid_proxy_is_taken_as_written(url):
@@ -73,6 +74,11 @@ def test_a_valid_proxy_is_taken_as_written(url):
         ("http://user:secret#word@h:1", "percent-encode"),
         ("http://user:secret word@h:1", "space"),
         ("http://user:secret\x07word@h:1", "control character"),
+        *[
+            (f"http://user:secret%{code}word@h:1", r"a control character \(%00 to %1F, or %7F\)")
+            for code in ("00", "0a", "0D", "1f", "1B", "7F", "7f")
+        ],
+        ("http://user%0D%0Asecret:word@h:1", "control character"),
         ("http://user:secretword@h:1/path", "no path or query"),
         ("http://user:secretword@h:1?x=1", "no path or query"),
         ("http://h:1//", "no path or query"),

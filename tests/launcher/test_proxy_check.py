@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import socket
 import threading
@@ -99,6 +100,7 @@ def test_a_login_that_socks_cannot_carry_is_told(serve):
     ("scheme", "answer", "says"),
     [
         ("http", b"HTTP/1.1 200 OK\r\n\r\n", "proxy answers"),
+        ("http", b"HTTP/1.1 302 Found\r\n\r\n", "proxy answers"),
         ("http", b"HTTP/1.0 503 Busy\r\n\r\n", "proxy answers"),
         ("http", b"HTTP/1.1 407 Who?\r\n\r\n", "proxy: 407"),
         ("http", b"SSH-2.0-x\r\n", "proxy: no HTTP"),
@@ -299,7 +301,8 @@ def test_nothing_starts_if_a_proxy_fails(launch, serve, tmp_path):
     touch = ("touch", f"{tmp_path}/{{shard}}")
     run = launch("--shards", "5", "--check-proxies", "--", *touch, environ=environ)
     assert run.end() == 1
-    said = sorted(run.text.splitlines())
+    notices, said = run.text.splitlines()[:-4], sorted(run.text.splitlines()[-4:])
+    assert "hexdigest-shard: Without a proxy: shards 2, 4." in notices
     assert said[0] == "hexdigest-shard: Nothing was started, as a proxy failed: shards 1, 3."
     assert said[1].startswith("hexdigest-shard: shard 0: proxy answers (0.")
     assert said[2:] == [
@@ -340,20 +343,60 @@ def test_a_proxy_that_is_inherited_is_tried_too(serve, monkeypatch, capsys):
     assert "No shard has a proxy to try." in capsys.readouterr().err
 
 
-def test_a_page_that_is_none_is_a_usage_error(monkeypatch, capsys):
-    page = "http://acme:hushhush@proxy.example:1"
+@pytest.mark.parametrize("page", ["http://acme:hushhush@proxy.example:1", ""])
+def test_a_page_that_is_none_is_a_usage_error(monkeypatch, capsys, page):
     assert main(["run", "--shards", "1", "--check-proxies", page, "--", "true"]) == 2
     assert "hush" not in capsys.readouterr().err
 
 
-def test_ctrl_c_ends_the_check_at_once(launch, tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("dry", [(), ("--dry-run",)])
+def test_a_signal_ends_the_check_at_once(launch, tmp_path, number, code, dry):
     silence = Silence()
     environ = {"PROXY_URL_0": silence.url}
     touch = ("touch", f"{tmp_path}/{{shard}}")
-    run = launch("--shards", "1", "--check-proxies", "--", *touch, environ=environ)
+    run = launch("--shards", "1", "--check-proxies", *dry, "--", *touch, environ=environ)
     with silence.wait():
-        run.signal(signal.SIGINT)
-        assert run.end() == 130
-    assert run.text == ""
+        run.signal(number)
+        assert run.end() == code
+    assert run.text == f"hexdigest-shard: {number.name}: nothing was started.\n"
     assert not list(tmp_path.iterdir())
     silence.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [(200, "answers"), (204, "answers"), (302, ": 302"), (407, ": 407"), (101, ": 101")],
+)
+def test_no_status_but_2xx_opens_a_tunnel(serve, status, says):
+    talker = serve(Talker(f"HTTP/1.1 {status} X\r\n\r\n".encode()))
+    target = parse_target("https://shop.example/")
+    assert tried(talker.url, target=target)[0].replace("proxy ", "proxy").endswith(says)
+
+
+class Pedant(HttpProxy):
+    """Takes the credentials in one encoding alone."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(("acme", "h\u00fcsh\u00fcsh"))
+        self.encoding = encoding
+
+    def _answer(self, method, target, given):
+        pair = ":".join(self.login).encode(self.encoding)
+        return 200 if given == f"Basic {base64.b64encode(pair).decode()}" else 407
+
+
+@pytest.mark.parametrize(
+    ("encoding", "asked", "says"),
+    [
+        ("latin-1", 1, ", login in Latin-1)"),
+        ("utf-8", 2, ', login in UTF-8, which HTTPPROXY_AUTH_ENCODING = "utf-8" has Scrapy send)'),
+        ("utf-16", 2, "proxy: 407"),
+    ],
+)
+def test_the_encoding_in_which_a_login_is_taken_is_told(serve, encoding, asked, says):
+    proxy = serve(Pedant(encoding))
+    lines: list[str] = []
+    check_proxies({0: parse_proxy("X", proxy.url)}, NO_SITE, lines.append)
+    assert lines[0].endswith(says)
+    assert len(proxy.asked) == asked

@@ -154,3 +154,17 @@ def test_a_failure_that_is_mended_by_a_restart_stops_nobody(launch, worker, tmp_
     run = launch(*options, "--", *worker, script)
     assert run.end() == 0
     assert "--fail-fast" not in run.text
+
+
+def test_the_first_ctrl_c_after_a_failure_that_stops_all_is_no_second_one(launch, worker, tmp_path):
+    script = f"life={tmp_path}/{{shard}}:open+until-term=2+close=shutdown"
+    run = launch("--shards", "2", "--fail-fast", "--grace", "600", "--", *worker, script)
+    run.wait_for("ready", 2)
+    os.kill(run.workers()[0], signal.SIGKILL)
+    run.wait_for("heard SIGTERM 1")
+    run.signal(signal.SIGINT)
+    run.wait_for("SIGINT: the workers are being stopped already.")
+    assert "heard SIGTERM 2" not in run.text
+    run.signal(signal.SIGINT)
+    assert run.end() == 1
+    assert "heard SIGTERM 2" in run.text

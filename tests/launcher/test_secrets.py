@@ -12,12 +12,16 @@ import logging
 import os
 import random
 import re
+import socket
 import string
 import traceback
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 from urllib.parse import quote, quote_plus, unquote
 
 import pytest
@@ -26,18 +30,22 @@ from scrapy_hexshard import proxy_url, redaction
 from scrapy_hexshard.components import secret_filter
 from scrapy_hexshard.components.secret_filter import SecretFilter
 from scrapy_hexshard.errors import HexShardError, LaunchError, SettingError
-from scrapy_hexshard.launcher import launch, plan
+from scrapy_hexshard.launcher import launch, plan, proxy_check, reports
+from scrapy_hexshard.launcher.announcements import obituary
 from scrapy_hexshard.launcher.console import Console
 from scrapy_hexshard.launcher.launch import check_command
 from scrapy_hexshard.launcher.lines import RedactedLines
+from scrapy_hexshard.launcher.live_workers import Observer
 from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.placeholders import fill
 from scrapy_hexshard.launcher.plan import Plan, ProcessSpec, make_plan
-from scrapy_hexshard.launcher.proxy_check import parse_target
+from scrapy_hexshard.launcher.proxy_check import NO_SITE, Target, check_proxies, parse_target
+from scrapy_hexshard.launcher.reports import Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.summary import summarize
+from scrapy_hexshard.launcher.summary_file import summary_facts
 from scrapy_hexshard.launcher.worker import Worker
-from scrapy_hexshard.proxy_url import parse_proxy
+from scrapy_hexshard.proxy_url import Proxy, parse_proxy
 from scrapy_hexshard.redaction import Redactor
 
 CASES = 10_000
@@ -65,6 +73,7 @@ WRONG_PIECES = (
     "\x85",
     "\udcff",
     "\u2028",
+    *("%00", "%0a", "%0D%0A", "%1b", "%7F"),
 )
 VALID = (
     "{scheme}://{user}:{password}@{host}:8080",
@@ -197,6 +206,42 @@ def variables(case: Case, rng: random.Random, file: Path) -> Iterator[tuple[dict
     yield environ, inherit
 
 
+def checking(case: Case, rng: random.Random, file: Path) -> Iterator[str]:
+    if rng.random() < 0.7:  # each takes a thread or two
+        return
+    try:
+        proxies = {shard: parse_proxy("PROXY_URL_3", case.value) for shard in (3, 4)}
+    except SettingError:
+        return
+    said: list[str] = []
+    target = rng.choice([NO_SITE, Target("http", "h", 80), Target("https", "h", 443)])
+    with mock.patch.object(proxy_check, "_connect", partial(parrot, rng.choice(ANSWERS))):
+        check_proxies(proxies, target, said.append)
+    assert len(said) == 2
+    yield "\n".join(said)
+
+
+ANSWERS = (
+    *(b"HTTP/1.1 502 %s\r\n\r\n", b"HTTP/1.1 407 %s\r\n\r\n", b"%s\r\n\r\n", b"\x05\x00%s"),
+    *(b"HTTP/1.1 %s\r\n\r\n", b"HTTP/1.1 200 OK\r\n%s\r\n\r\n", b"\x05\x02%s"),
+)
+
+
+def parrot(answer: bytes, proxy: Proxy) -> socket.socket:
+    """A connection to a proxy that answers with all that it knows of its client."""
+    ours, theirs = socket.socketpair()
+    login = " ".join(proxy.login or ()).encode()
+    theirs.sendall(answer.replace(b"%s", proxy.url.encode() + b" " + login))
+    theirs.shutdown(socket.SHUT_WR)
+    held.append(theirs)
+    if len(held) > 64:
+        held.popleft().close()
+    return ours
+
+
+held: deque[socket.socket] = deque()  # closed at once, they would cut off what was asked
+
+
 def planning(case: Case, rng: random.Random, file: Path) -> Iterator[str]:
     for environ, inherit in variables(case, rng, file):
         command = ("curl", "-x", case.value, *rng.choices(case.texts, k=2), "{shard}")
@@ -258,7 +303,7 @@ def echoing(spec: ProcessSpec, case: Case, rng: random.Random) -> Iterator[str]:
     yield lines_of(spec, said + b"\nagain: " + said, rng)
     text = said.decode(errors="surrogateescape")
     yield logged(spec, text)
-    yield summed_up(spec, text)
+    yield summed_up(spec, text, rng)
     try:
         check_command(ProcessSpec(0, (f"no/{case.value}",), {}, spec.secrets))
     except LaunchError as error:
@@ -293,19 +338,32 @@ def nowhere() -> Console:
     return Console(hole, hole)
 
 
-def summed_up(spec: ProcessSpec, text: str) -> str:
-    """What the launcher says at the end of a worker that closed for such a reason."""
+FIELDS = ("event", "pid", "spider", "shard", "shards", "keys", "open", *asdict(Totals()))
+
+
+def summed_up(spec: ProcessSpec, text: str, rng: random.Random) -> str:
+    """What the launcher says of a worker that reports such things, and closed for such a reason."""
     output = ShardOutput(spec.shard, plan.Redactor(spec.secrets), nowhere())
     worker = Worker(spec, output, Restarts(0, 1.0), grace=1.0)
-    worker._reports.feed(json.dumps({"event": "closed", "reason": text}).encode() + b"\n")
+    told = rng.choice([text, [text], {text: text}])
+    for report in (
+        {"event": "opened", "shard": spec.shard, rng.choice(FIELDS): told},
+        {"event": "progress", "done": 1, rng.choice(FIELDS): told},
+        {"event": "closed", "reason": text},
+    ):
+        worker._reports.feed(json.dumps(report).encode() + b"\n")
+    seen = Observer([worker]).look(1.0)
     life = worker.bury(1.0)
     assert life.reason
-    return f"{worker!r} {life!r} {summarize([worker])}"
+    last = obituary(worker.verdict, life, rng.choice([None, 1.0]), fails_to_boot=False)
+    facts = json.dumps(summary_facts([worker], 1, None), ensure_ascii=False)
+    shown = f"{seen.sentence()} {seen.picture(24)} {Observer([worker]).look(2.0).picture(24)}"
+    return f"{worker!r} {life!r} {last} {summarize([worker])} {facts} {shown}"
 
 
 # The search.
 
-PATHS = {"parsing": parsing, "targets": targets, "planning": planning}
+PATHS = {"parsing": parsing, "targets": targets, "checking": checking, "planning": planning}
 
 
 def leaks(cases: int, folder: Path) -> Iterator[tuple[str, str, str]]:
@@ -372,6 +430,22 @@ def break_repr(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(proxy_url.Proxy, "__repr__", lambda self: self.url)
 
 
+def break_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(proxy_check, "_reason", repr)
+
+
+def break_reports(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reports, "_is_shown_safely", lambda report: True)
+    patch.setattr(reports, "_totals", lambda report: Totals())
+
+
+def break_facts(patch: pytest.MonkeyPatch) -> None:
+    def facts(workers: Sequence[Worker], *more: object) -> object:
+        return [dict(each._spec.environ) for each in workers]
+
+    patch.setitem(globals(), "summary_facts", facts)
+
+
 @pytest.mark.usefixtures("one_redactor_for_all")
 @pytest.mark.parametrize(
     ("break_it", "path"),
@@ -380,6 +454,9 @@ def break_repr(patch: pytest.MonkeyPatch) -> None:
         (break_messages, "parsing"),
         (break_secrets, "planning"),
         (break_repr, "parsing"),
+        (break_check, "checking"),
+        (break_reports, "planning"),
+        (break_facts, "planning"),
     ],
 )
 def test_a_leak_would_be_seen(tmp_path, monkeypatch, break_it, path):

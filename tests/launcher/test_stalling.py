@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
-from scrapy_hexshard.launcher.stall import StallWatch
+from scrapy_hexshard.launcher.stall import PULSE_SECONDS, Pulse, StallWatch
 
 FINISH = "open+close=finished"
 HANGS = 'open+report={"event": "progress", "done": 1, "running": 2}+until-term+close=shutdown'
@@ -57,7 +58,7 @@ def test_a_stop_of_the_run_while_one_is_stopped_for_stalling_is_a_stop(launch, w
     run = launch(*STALL, "--grace", "600", "--", *worker, *hangs)
     run.wait_for("heard SIGTERM 1")
     run.signal(signal.SIGINT)
-    run.wait_for("stopping 1 workers")
+    run.wait_for("stopping 1 worker.")
     run.signal(signal.SIGINT)
     assert run.end() == 130
     assert "failed" not in run.text.partition("shard  lives")[0]
@@ -88,3 +89,31 @@ def test_without_a_timeout_nothing_stalls():
     watch.begin(0.0)
     assert watch.next_at() is None
     assert not watch.is_over(1e9)
+
+
+@pytest.mark.parametrize("stopped_too", [False, True])
+def test_a_launcher_that_was_stopped_does_not_take_that_for_a_stall(launch, worker, stopped_too):
+    run = launch(*STALL, "--", *worker, "open", "say=ready", "beat=8", "close=finished")
+    run.wait_for("ready")
+    stopped = [run.process.pid, *(run.workers() if stopped_too else [])]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(5)  # longer than the stall time-out
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    assert run.end() == 0
+    assert len(run.workers()) == 1
+    assert "no progress" not in run.text
+
+
+def test_time_in_which_nobody_watched_is_left_out():
+    watch = StallWatch(10.0)
+    watch.begin(100.0)
+    watch.postpone(7.0)
+    assert watch.next_at() == 117.0
+
+
+def test_a_pulse_that_is_late_tells_for_how_long_there_was_none():
+    pulse = Pulse()
+    beats = [100.0, 100.5, 100.5 + PULSE_SECONDS, 110.0, 110.1]
+    assert [pulse.beat(now) for now in beats] == [0.0, 0.0, 0.0, 8.5, 0.0]

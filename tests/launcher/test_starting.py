@@ -64,3 +64,24 @@ def test_all_of_them_are_started_in_the_end(launch, worker):
     run = launch("--shards", "3", "--stagger", "0.2", "--", *worker, "open", "close=finished")
     assert run.end() == 0
     assert len(run.workers()) == 3
+
+
+def test_a_first_start_that_fails_is_not_promised_another(launch, tmp_path):
+    (tmp_path / "script").write_text("#!/no/such/interpreter\n")
+    (tmp_path / "script").chmod(0o755)
+    run = launch("--shards", "2", "--max-restarts", "5", "--", f"{tmp_path}/script")
+    assert run.end() == 127
+    assert "failed: its process could not be started." in run.text
+    assert "starts again" not in run.text
+
+
+def test_a_proxy_that_cannot_be_handed_to_a_worker_is_refused_at_the_start(launch, tmp_path):
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (tmp_path / "secret").write_text("http://user:p\u00e4ssword@h:1", encoding="utf-8")
+    (tmp_path / "secret").chmod(0o600)
+    environ = {**ascii_only, "PROXY_URL_FILE_0": f"{tmp_path}/secret"}
+    run = launch("--shards", "1", "--", "true", environ=environ)
+    assert run.end() == 2
+    assert "holds a character that ascii" in run.text
+    assert "percent-encode it" in run.text
+    assert "ssword" not in run.text

@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -95,3 +97,64 @@ def test_a_pipe_is_written_to(launch, worker):
     run = launch("--shards", "1", "--summary-json", "/dev/stderr", "--", *worker)
     assert run.end() == 0
     assert '"exit_code": 0' in run.text
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        (("--", "true"), {"PROXY_URL_0": "nonsense"}),
+        (("--", "no-such-command-here"), {}),
+        (("--",), {}),
+        ((), {}),
+        (("--check-proxies", "--", "true"), {"PROXY_URL_0": "http://127.0.0.1:1"}),
+        (("--check-proxies", "nonsense", "--", "true"), {}),
+        (("--log-dir", "/dev/null/logs", "--", "true"), {}),
+    ],
+)
+def test_no_start_that_fails_leaves_the_file_of_an_earlier_run(launch, tmp_path, words, environ):
+    file = tmp_path / "summary.json"
+    file.write_text("of an earlier run")
+    run = launch("--shards", "1", "--summary-json", str(file), *words, environ=environ)
+    assert run.end() > 0
+    assert not file.exists()
+
+
+def test_a_dry_run_leaves_it_alone(launch, tmp_path):
+    file = tmp_path / "summary.json"
+    file.write_text("of an earlier run")
+    words = ("--summary-json", str(file), "--dry-run", "--", "true")
+    assert launch("--shards", "1", *words).end() == 0
+    assert file.read_text() == "of an earlier run"
+
+
+RUN = (sys.executable, "-m", "scrapy_hexshard", "run", "--shards", "1", "--summary-json")
+
+
+# Not /dev/stdout itself: as root, a launcher with a fault would replace that of the whole machine.
+# The link that the test makes is one like it.
+@pytest.mark.parametrize("name", ["/dev/fd/1", "/proc/self/fd/1", "{}"])
+@pytest.mark.parametrize("mode", ["w", "a"])
+def test_standard_output_in_a_file_is_written_to_below_what_is_there(tmp_path, name, mode):
+    output, link = tmp_path / "output", tmp_path / "link"
+    output.write_text("of before\n")
+    link.symlink_to(name.format(output))
+    inode = output.stat().st_ino
+    for path in (name.format(output), str(link)):
+        with output.open(mode) as stream:
+            subprocess.run([*RUN, path, "--", "echo", "a line"], stdout=stream, check=True)
+        text = output.read_text()
+        assert output.stat().st_ino == inode
+        assert "[0] a line\n{\n" in text
+        assert json.loads(text[text.rindex("\n{\n") :])["exit_code"] == 0
+        assert ("of before" in text) is (mode == "a")
+    assert link.is_symlink()
+
+
+def test_what_a_link_leads_to_is_written_and_emptied_at_the_start(launch, tmp_path):
+    (tmp_path / "real").write_text("of an earlier run")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert launch("--shards", "1", "--summary-json", f"{tmp_path}/link", "--", "nope").end() == 127
+    assert (tmp_path / "real").read_text() == ""
+    assert launch("--shards", "1", "--summary-json", f"{tmp_path}/link", "--", "true").end() == 0
+    assert (tmp_path / "link").is_symlink()
+    assert json.loads((tmp_path / "real").read_text())["exit_code"] == 0

@@ -1,0 +1,35 @@
+"""What is said of workers while they run, stop and end. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scrapy_hexshard.launcher.ladder import Stage
+from scrapy_hexshard.launcher.plan import shard_names
+from scrapy_hexshard.launcher.verdict import Life, State, Verdict, exit_name
+
+_SAID = {
+    Stage.PRESSED: "asking again: {}.",
+    Stage.KILLED: "processes of {} did not stop in time and were killed.",
+    Stage.GIVEN_UP: "processes of {} cannot be killed, and are left behind.",
+}
+
+
+def stage_sentence(stage: Stage, shards: Sequence[int]) -> str | None:
+    """That the workers of *shards* have reached *stage*, if it is worth a word."""
+    return _SAID[stage].format(shard_names(shards)) if stage in _SAID else None
+
+
+def worker_count(count: int) -> str:
+    """*count* as people say it."""
+    return f"{count or 'no'} worker{'' if count == 1 else 's'}"
+
+
+def obituary(verdict: Verdict, life: Life, delay: float | None, *, fails_to_boot: bool) -> str:
+    """How *life* ended, and what comes next: another one after *delay* seconds, if that is set."""
+    if delay is not None:
+        return f"{verdict.why}; starts again in {delay:.1f} s."
+    if verdict.state is not State.FAILED:
+        return f"{verdict.state.value}, {exit_name(life.returncode)}."
+    gave_up = " It is not started again: it fails to boot." if fails_to_boot else ""
+    return f"failed: {verdict.why}.{gave_up}"
