@@ -15,6 +15,7 @@ from scrapy_hexshard.cli.record import (
     Columns,
     Record,
     RecordError,
+    check_url,
     compact_json,
     key_in,
     listed,
@@ -149,7 +150,7 @@ class _Picker:
             raise RecordError(f"{len(row)} cells, where the header has {len(self._header)}.")
         key = key_in(row[self._key], self._columns.key)
         if self._url is not None:
-            key_in(row[self._url], self._header[self._url])
+            check_url(row[self._url], self._header[self._url])
         priority = 0
         if self._priority is not None:
             priority = priority_in(row[self._priority], self._header[self._priority])

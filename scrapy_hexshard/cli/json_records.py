@@ -15,6 +15,7 @@ from scrapy_hexshard.cli.record import (
     Columns,
     Record,
     RecordError,
+    check_url,
     compact_json,
     key_in,
     listed,
@@ -52,7 +53,7 @@ def _work(text: str, columns: Columns) -> str | Work:
     fields = _object(text)
     key = key_in(_text(fields, columns.key, "text"), columns.key)
     if columns.url:
-        key_in(_text(fields, columns.url, "text"), columns.url)
+        check_url(_text(fields, columns.url, "text"), columns.url)
     payload = None
     if columns.payload == WHOLE_RECORD:
         # As it is written: the digits of a number stay, which Python might round.

@@ -63,6 +63,14 @@ def key_in(text: str, column: str) -> str:
         raise RecordError(str(error)) from None
 
 
+def check_url(text: str, column: str) -> None:
+    """Raise RecordError unless *text*, from *column*, is a URL that can be requested."""
+    if "://" not in key_in(text, column):
+        raise RecordError(
+            f"{shown(column)} holds no URL but {shown(text)}: one begins with https://."
+        )
+
+
 def priority_in(text: str, column: str) -> int:
     """The whole number written in *column*, 0 if it is empty; raises RecordError."""
     text = text.strip()

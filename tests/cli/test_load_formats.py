@@ -147,6 +147,7 @@ def test_the_whole_record_may_be_the_payload_of_a_url(load: Load, tmp_path: Path
 
 def test_an_id_with_a_payload_field_and_a_url_that_is_checked(load: Load, tmp_path: Path) -> None:
     text = "sku,link,meta\nA-1,https://shop.example/1,{}\nA-2,,{}\nA-3,http://a:99999/,{}\n"
+    text += "A-4,shop.example/4,{}\n"
     words = ["--id-field", "sku", "--field", "link", "--payload-field", "meta"]
 
     assert load(written(tmp_path, "a.csv", text), *words) == 0
@@ -154,6 +155,7 @@ def test_an_id_with_a_payload_field_and_a_url_that_is_checked(load: Load, tmp_pa
     assert load.payloads() == {"A-1": {}}
     assert "a.csv:3: 'link' is empty." in load.err[0]
     assert "a.csv:4: Not a valid URL" in load.err[1]
+    assert "a.csv:5: 'link' holds no URL but 'shop.example/4'" in load.err[2]
 
 
 def test_several_formats_are_read_in_one_go(load: Load, tmp_path: Path) -> None:
