@@ -123,9 +123,8 @@ class Feed:
             raise self._intake.error
 
     def _shards_missing(self) -> None:
-        keys = sum(each.keys for each in self._shards)
-        shards = ", ".join(str(each.shard) for each in self._shards)
-        detail = f"{keys} keys are left in shards without a worker: {shards}"
+        shards = ", ".join(f"shard {each.shard} ({each.keys} keys left)" for each in self._shards)
+        detail = f"No worker is at work on {shards}"
         logger.error(
             "%s. Their pages may have links for this shard, so it is not finished. Start all %d "
             "shards, then this one goes on.",

@@ -274,7 +274,7 @@ async def test_a_shard_that_nobody_works_is_told_and_the_worker_is_not_finished(
     assert reason(crawler, store_path) == "shards_missing"
     missing = sorted({stable_owner(f"{origin}/ok?{n}", 3) for n in spider.visits} | {0})
     assert missing
-    assert "in shards without a worker: " in caplog.text
+    assert "No worker is at work on shard " in caplog.text
     # Started all together, they finish.
     crawlers = await together(*(worker(store_path, spider, shard, 3) for shard in range(3)))
     assert [reason(each, store_path) for each in crawlers] == ["finished"] * 3
