@@ -20,6 +20,10 @@ class Scale:
     peer_keys: int
     products: int  # in the shop
     crawls: int  # rounds of them
+    crash_products: int
+    crash_rounds: int
+    crash_peers: bool  # beside ours
+    patience: float  # seconds that one of its crawls may take
 
 
 FULL = Scale(
@@ -34,6 +38,10 @@ FULL = Scale(
     peer_keys=20_000,
     products=1000,
     crawls=9,
+    crash_products=1500,
+    crash_rounds=2,
+    crash_peers=True,
+    patience=420,
 )
 QUICK = Scale(
     rounds=3,
@@ -47,6 +55,10 @@ QUICK = Scale(
     peer_keys=4_000,
     products=200,
     crawls=3,
+    crash_products=300,
+    crash_rounds=1,
+    crash_peers=True,
+    patience=420,
 )
 TINY = Scale(
     rounds=2,
@@ -60,4 +72,8 @@ TINY = Scale(
     peer_keys=200,
     products=20,
     crawls=2,
+    crash_products=60,
+    crash_rounds=1,
+    crash_peers=False,
+    patience=60,
 )

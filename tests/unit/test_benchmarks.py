@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,35 @@ def test_pages_per_second_of_workers(tmp_path: Path) -> None:
     found = figures("crawl.py", "workers", tmp_path)
     assert list(found) == ["1 worker", "2 workers", "4 workers"]
     assert min(values(found, "pages/s")) > 0
+
+
+def test_workers_killed_half_way_and_started_again(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    found = figures("crash.py", "crash", tmp_path, f"--markdown={page}")
+    assert list(found) == [
+        "with feeds: items missing",
+        "with feeds: torn lines",
+        "with HEXSHARD_ITEMS: items missing",
+        "with HEXSHARD_ITEMS: torn lines",
+        "with HEXSHARD_ITEMS: items twice",
+    ]
+    assert all(each["at_most"] == each["value"] == 0 for each in found.values())
+    rows = [line.strip("| ").split(" | ") for line in page.read_text().splitlines()]
+    ends = {row[0].partition(", ")[2]: row[6:8] for row in rows if len(row) > 8}
+    assert ends["with HEXSHARD_ITEMS"] == ends["with feeds"] == ["1 / 0", "finished"]
+
+
+def test_a_killed_crawl_is_compared_with_what_the_shop_sells() -> None:
+    compare = runpy.run_path(str(BENCHMARKS / "crash_findings.py"))["compare"]
+    truth = [{"item": {"id": n, "name": f"Lamp {n}"}} for n in range(1, 6)] + [{"item": None}]
+    lines = [json.dumps(each["item"]) for each in truth[:3]]
+    wrong = json.dumps({"id": 4, "name": "Chair"})
+    output = "\n".join([*lines, lines[2], lines[2], lines[0][:9] + lines[1], wrong, "7", ""])
+    asked = [("/p/1", 503), ("/p/1", 200), ("/api/price/1", 200), ("/p/1", 200), ("/p/6", 404)]
+    asked += [("/products.txt", 200), ("/products.txt", 200), ("/p/6", 404)]
+    log = [{"path": path, "status": status} for path, status in asked]
+    found = compare(truth, output.encode(), log)
+    assert (found.missing, found.twice, found.torn, found.again) == (2, 2, 3, 2)
 
 
 def test_a_page_gets_each_section_once_and_keeps_its_prose(tmp_path: Path) -> None:
