@@ -96,7 +96,8 @@ class Reports:
                 self._current = _totals(report)
                 self._open -= 1
                 if self.reason in {None, FINISHED}:
-                    self.reason, self.detail = reason, report.get("detail")
+                    detail = report.get("detail")
+                    self.reason, self.detail = reason, detail if isinstance(detail, str) else None
             case _:
                 self.unreadable += 1
                 return

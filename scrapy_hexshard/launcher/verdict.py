@@ -18,7 +18,6 @@ class Life:
     reported: bool = False  # it opened a spider, and said so
     finished: bool = False  # it said that its shard is finished
     reason: str | None = None
-    detail: str | None = None  # what the worker said beside its reason
     totals: Totals = field(default_factory=Totals)
     unreadable: int = 0  # reports that made no sense
     wrong_shard: int | None = None  # what it crawled in the place of its own shard
@@ -28,6 +27,7 @@ class Life:
     given_up: bool = False  # even that did not end it
     started_at: float = 0.0  # by the clock of time.monotonic()
     seconds: float = 0.0
+    detail: str | None = None  # what the worker said beside its reason
 
     @property
     def succeeded(self) -> bool:

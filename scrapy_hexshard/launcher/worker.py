@@ -203,10 +203,11 @@ class Worker:
         self.lives.append(life)
         return life
 
-    def _shown(self, text: object, limit: int) -> str | None:
-        # A spider may close for any reason it likes, such as the text of a page.
-        line = "".join(char if char.isprintable() else " " for char in str(text or ""))
-        line = self.output.redactor.hide_text(line)
+    def _shown(self, text: str | None, limit: int) -> str | None:
+        # A spider may close for any reason it likes, such as the text of a page. First what is
+        # secret: it would not be known any more without its unprintable characters.
+        hidden = self.output.redactor.hide_text(text or "")
+        line = "".join(char if char.isprintable() else " " for char in hidden)
         return (line if len(line) <= limit else f"{line[:limit]}...") or None
 
     def _is_another(self, shard: int | None) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.power.replay import Disk, Operation, operations
 
-from scrapy_hexshard import SQLiteWorkStore
+from scrapy_hexshard import SQLiteWorkStore, StoreError
 
 HERE = Path(__file__).parents[1] / "support" / "power"
 PROMISES = "promises"
@@ -93,7 +93,7 @@ def broken(left: dict[str, bytes], promised: Promised, folder: Path) -> tuple[li
         return [], len(promised.known)
     try:
         return _compare(path, promised)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, StoreError) as error:
         return [str(error)], len(promised.known)
 
 
