@@ -150,8 +150,9 @@ def _is_wanted(settings: BaseSettings) -> bool:
     if not (settings["FEEDS"] or settings["FEED_URI"]):
         return False
     extensions = settings.getwithbase("EXTENSIONS").items()
-    return all(
-        order is not None or load_object(name) is not FeedExporter for name, order in extensions
+    # One that is turned off has no order, and with Scrapy 2.15.0 it is not even there.
+    return any(
+        order is not None and load_object(name) is FeedExporter for name, order in extensions
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.crawling import REACTORLESS
+from support.processes import CAN_BE_REACTORLESS
 
 TESTS = Path(__file__).parent
 AGAIN = [
@@ -36,6 +37,8 @@ def test_outcomes_are_the_same_on_another_event_loop(
 ) -> None:
     if request.config.getoption("reactor", "asyncio") != "asyncio":
         pytest.skip("this is such a run already")
+    if environment and not CAN_BE_REACTORLESS:
+        pytest.skip("this Scrapy cannot download without a reactor here")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-o", "addopts=--import-mode=importlib"]
     command += ["-p", "no:asyncio", "-p", "no:cacheprovider", *options]
     command += [str(TESTS / name) for name in AGAIN if (TESTS / name).exists()]

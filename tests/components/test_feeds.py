@@ -269,7 +269,10 @@ async def test_feeds_that_scrapy_cannot_open_stop_the_worker(store_path, origin,
 
 @crawl_test
 async def test_feeds_that_are_turned_off_are_no_concern(store_path, origin, tmp_path):
-    settings = {**feed(tmp_path / "items.jsonl"), "EXTENSIONS": {FeedExporter: None}}
+    settings = {
+        **feed(tmp_path / "items.jsonl"),
+        "EXTENSIONS": {"scrapy.extensions.feedexport.FeedExporter": None},
+    }
     crawled = await crawl(store_path, Plain, keys(origin), settings)
     assert crawled.counts == {"done": 12}
     assert not (tmp_path / "items.jsonl").exists()
