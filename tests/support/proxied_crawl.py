@@ -144,8 +144,12 @@ class Run:
             return {name: count for name, count in store.outcomes().items() if count}
 
     def everything(self) -> bytes:
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
-        files.remove(self.folder / "spider.py")
+        # All but the spider itself, of which Python may have kept a compiled copy.
+        files = [
+            path
+            for path in self.folder.rglob("*")
+            if path.is_file() and path.name != "spider.py" and path.parent.name != "__pycache__"
+        ]
         return self.output + b"\n".join(path.read_bytes() for path in files)
 
 
