@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from functools import cached_property
 
 from scrapy import Request
 from scrapy.crawler import Crawler
@@ -17,6 +17,7 @@ from scrapy_hexshard.components.request_codec import (
     key_of,
     stored_priority,
 )
+from scrapy_hexshard.components.tally import Tally
 from scrapy_hexshard.errors import InvalidKeyError
 from scrapy_hexshard.sharding import ShardSpec
 from scrapy_hexshard.store.contract import Work as StoredWork
@@ -32,13 +33,15 @@ class Links:
     ``meta["shard_key"]``.
     """
 
-    def __init__(self, crawler: Crawler, shard: ShardSpec, *, all_links: bool) -> None:
+    def __init__(
+        self, crawler: Crawler, shard: ShardSpec, tally: Tally, *, all_links: bool
+    ) -> None:
         self.led_elsewhere = all_links  # to keys of other shards, or might have
         self._shard = shard
         self._crawler = crawler
         self._all = all_links
         self._found: dict[int, dict[str, StoredWork]] = {}
-        self._warned: set[str] = set()
+        self._tally = tally
 
     def take(self, unit: Unit, request: Request) -> bool:
         """Whether *request* leaves its unit: as a link that is stored with it, or for good."""
@@ -77,21 +80,23 @@ class Links:
         self.led_elsewhere = self.led_elsewhere or not self._shard.owns(key)
         return True
 
+    @cached_property
+    def _offsite(self) -> OffsiteMiddleware | None:
+        return self._crawler.get_downloader_middleware(OffsiteMiddleware)
+
     def _is_offsite(self, request: Request) -> bool:
-        middleware = self._crawler.get_downloader_middleware(OffsiteMiddleware)
         spider = self._crawler.spider
-        if middleware is None or spider is None:
+        if self._offsite is None or spider is None:
             return False
         try:
-            middleware.request_scheduled(request, spider)  # counts and logs it, too
+            self._offsite.request_scheduled(request, spider)  # counts and logs it, too
         except IgnoreRequest:
             return True
         return False
 
     def _keep(self, unit: Unit, why: str) -> bool:
-        self._count("links_kept")
-        if "kept" not in self._warned:
-            self._warned.add("kept")
+        self._tally.count("links_kept")
+        if self._tally.is_new("links kept"):
             logger.warning(
                 "A link of %s stays a request of its page, as others will (hexshard/links_kept): "
                 "%s.",
@@ -99,7 +104,3 @@ class Links:
                 why.rstrip("."),
             )
         return False
-
-    def _count(self, name: str, by: int = 1) -> None:
-        stats: Any = self._crawler.stats
-        stats.inc_value(f"hexshard/{name}", by)

@@ -63,7 +63,7 @@ class Work:
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
         self._tally = Tally(crawler)
-        self.links = Links(crawler, config.shard, all_links=config.follow == "key")
+        self.links = Links(crawler, config.shard, self._tally, all_links=config.follow == "key")
         events = UnitEvents(crawler, self.links, self._tally, keeps_items=config.items)
         self._tap = EngineTap(crawler, self._ledger, events, self._state, config.permanent_http)
         waits = config.complete_after == "feed"
