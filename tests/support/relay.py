@@ -7,6 +7,7 @@ often that was asked for, so that a crawl that tries again comes through in the 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,7 +29,8 @@ class Relay:
         self._fault = fault
         self._asked: Counter[str] = Counter()
         self.done: Counter[str] = Counter()  # faults, by name
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket
+        self._serving: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -55,20 +57,32 @@ class Relay:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(30)
 
     async def _open(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        # Here and not by asyncio, which leaves what it is accepting open when told to stop.
+        connection, _ = self._listener.accept()
+        task = self._loop.create_task(self._serve(connection))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _shut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
-        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        if self._listener.fileno() < 0:
+            return
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        await asyncio.sleep(0.05)  # for what was accepted to be served
+        serving = list(self._serving)
         for task in serving:
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
         await asyncio.sleep(0.05)  # for the transports to close
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split(b" ", 2)[1].decode()
