@@ -23,7 +23,6 @@ CompleteAfter = Literal["unit", "feed"]
 
 DEFAULT_LEASE_SECONDS = 120.0
 MAX_SECONDS = 1e8  # three years: more is a mistake
-NO_SUSPECTS = 2**31 - 1  # deaths
 WHOLE_CRAWL = ShardSpec(0, 1)
 
 
@@ -97,8 +96,6 @@ class Config:
         read = _Reader(settings)
         concurrency = read.whole("CONCURRENT_REQUESTS", 16, 1)
         shard, source = find_shard(settings, arguments or {}, environ)
-        complete_after = read.choice("HEXSHARD_COMPLETE_AFTER", "unit", ("unit", "feed"))
-        max_deaths = read.whole("HEXSHARD_MAX_DEATHS", 2, 1)
         config = cls(
             enabled=read.boolean("HEXSHARD_ENABLED", True),
             store=read.text("HEXSHARD_STORE"),
@@ -110,15 +107,16 @@ class Config:
             retry=RetryPolicy(
                 max_attempts=read.whole("HEXSHARD_MAX_ATTEMPTS", 3, 1),
                 delay=read.seconds("HEXSHARD_RETRY_DELAY", 10.0, 0.0),
-                # A kill is a death of each key that waits for its feed: thousands, perhaps.
-                max_deaths=max_deaths if complete_after == "unit" else NO_SUSPECTS,
+                max_deaths=read.whole("HEXSHARD_MAX_DEATHS", 2, 1),
                 max_lone_deaths=read.whole("HEXSHARD_MAX_LONE_DEATHS", 3, 1),
             ),
             permanent_http=read.statuses("HEXSHARD_PERMANENT_HTTP", (404, 410)),
             empty=cast("Empty", read.choice("HEXSHARD_EMPTY", "done", ("done", "fail"))),
             follow=cast("Follow", read.choice("HEXSHARD_FOLLOW", "unit", ("unit", "key", "drop"))),
             items=read.boolean("HEXSHARD_ITEMS", False),
-            complete_after=cast("CompleteAfter", complete_after),
+            complete_after=cast(
+                "CompleteAfter", read.choice("HEXSHARD_COMPLETE_AFTER", "unit", ("unit", "feed"))
+            ),
             share_rate=read.boolean("HEXSHARD_SHARE_RATE", False),
         )
         read.refuse_unknown("HEXSHARD_SHARD", "HEXSHARD_SHARDS")

@@ -237,11 +237,11 @@ class Feed:
         # What waits for a start request, or for a feed that closes last, is held till the end.
         held = len(self._waiting) + work.feeds.until_the_end
         left = self._open.running + self._open.failed
-        if not held:
-            over = left + self._open.pending == 0
+        if not self._waiting:
+            over = left <= held and self._open.pending == 0
         else:
-            # As long as these are held, what is pending are suspects that cannot be had; and if
-            # one of these is a suspect itself, nothing can.
+            # As long as these wait, what is pending are suspects that cannot be had; and if one of
+            # these is a suspect itself, nothing can.
             over = left <= held or any(claim.lone for claim in self._waiting.values())
         return over and self._judge_others() is not Others.AT_WORK
 

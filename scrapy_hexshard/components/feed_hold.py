@@ -67,25 +67,26 @@ class FeedHold:
         open_batches = self._watch.open_batches()
         return sum(held.batches <= open_batches for held in self._held.values())
 
-    def settle(self, unit: Unit, verdict: Verdict, settle: Settle) -> None:
+    def settle(self, unit: Unit, verdict: Verdict, settle: Settle) -> bool:
         """Call *settle* with the verdict on an ended *unit*, once its items are safe.
 
-        If its items cannot be stored, the verdict becomes a failure. Raises FeedError if a file
-        cannot be written.
+        False if that is not yet. If its items cannot be stored, the verdict becomes a failure.
+        Raises FeedError if a file cannot be written.
         """
         batches = self._watch.take(unit.token)
         if not verdict.failed:
             verdict = next((_failure(batch) for batch in batches if batch.error), verdict)
         if verdict.failed:
             settle(verdict)
-            return
+            return True
         if self._waits and (waiting := {batch for batch in batches if not batch.ended}):
             self._hold(unit.token, _Held(verdict, settle, waiting))
-            return
+            return False
         for batch in batches:
             if batch.file is not None:
                 self.files.flush(batch.file)
         settle(verdict)
+        return True
 
     def forget(self, token: int) -> None:
         """The attempt of *token* is not settled here: its claim was lost, or is given back."""

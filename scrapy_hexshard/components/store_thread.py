@@ -32,8 +32,8 @@ from scrapy_hexshard.store.contract import (
 
 logger = logging.getLogger(__name__)
 
-# How long a settlement may wait for others to share its commit. Nothing waits for it: its unit has
-# made room for another already. A kill repeats at most that much more.
+# How long the end of a unit may wait for others to share its commit. Nothing waits for it: the unit
+# has made room for another already. A kill repeats at most that much more.
 LINGER_SECONDS = 0.1
 MAX_GROUP = 500
 
@@ -42,9 +42,14 @@ class Rank(IntEnum):
     """The order of operations within a group: a late renewal must not meet a claim first."""
 
     SETTLE = 0
-    OTHER = 1
-    CLAIM = 2
-    CLOSE = 3
+    PARK = 1
+    OTHER = 2
+    CLAIM = 3
+    CLOSE = 4
+
+
+# These may wait for others to share their commit.
+PATIENT = (Rank.SETTLE, Rank.PARK)
 
 
 class Claimed(NamedTuple):
@@ -92,7 +97,7 @@ class StoreThread(threading.Thread):
         self._on_condemned = on_condemned
         self._condemned = 0  # how many of the store's condemned keys have been told
         self._calls: queue.SimpleQueue[_Call] = queue.SimpleQueue()
-        self._urgent = threading.Event()  # something other than a settlement is waiting
+        self._urgent = threading.Event()  # something that is not patient is waiting
         self._held: dict[int, Claim] = {}
         self._error: HexShardError | None = None
         self._closed = False
@@ -129,6 +134,10 @@ class StoreThread(threading.Thread):
 
         return self._submit(_Call(Rank.SETTLE, operation, Deferred(), settlement))
 
+    def park(self, claim: Claim) -> Deferred[None]:
+        """Note that nothing of *claim* is in flight any more: it waits to be settled."""
+        return self.call(lambda store: store.park([claim]), Rank.PARK)
+
     def close(self, reason: str) -> Deferred[int]:
         """Release what is held, note why the worker ended and end the thread.
 
@@ -144,7 +153,7 @@ class StoreThread(threading.Thread):
 
     def _submit(self, call: _Call) -> Deferred[Any]:
         self._calls.put(call)
-        if call.rank is not Rank.SETTLE:
+        if call.rank not in PATIENT:
             self._urgent.set()
         return call.answer
 
@@ -181,8 +190,8 @@ class StoreThread(threading.Thread):
             group = [self._calls.get(timeout=max(0.0, self._renew_at - time.monotonic()))]
         except queue.Empty:
             return []
-        if group[0].rank is Rank.SETTLE:
-            # Asleep, so that the settlements that join do not wake this thread one by one: it would
+        if group[0].rank in PATIENT:
+            # Asleep, so that the others that join do not wake this thread one by one: it would
             # wait for a busy reactor each time.
             self._urgent.wait(LINGER_SECONDS)
         # Before the queue is emptied: what comes after is either in this group or urgent again.

@@ -216,8 +216,11 @@ class Work:
         if reason == "finished" and self.reason is None and left:
             self.reason = "unfinished"
             logger.error(
-                "Keys of this shard are left after its feeds have closed: a feed could not be "
-                "stored, or their pages had links. Start again to go on."
+                "%d keys of this shard are left now that its feeds have closed: %d to be tried "
+                "again, as those whose feed could not be stored; the others new, brought by pages "
+                "that waited for it. Start again to go on.",
+                left.pending + left.running + left.failed,
+                left.failed,
             )
 
     def _close_now(self) -> None:
@@ -266,10 +269,16 @@ class Work:
             self._forget_attempt(unit.token, verdict.failed)
             return  # closing gives it back
         try:
-            self.feeds.settle(unit, verdict, partial(self._settle, claim, unit, found))
+            settle = partial(self._settle, claim, unit, found)
+            if not self.feeds.settle(unit, verdict, settle):
+                self._park(claim)
         except FeedError as error:
             self._forget_attempt(unit.token, failed=True)
             self._feed_failed(error)
+
+    def _park(self, claim: Claim) -> None:
+        parked = self.thread.park(claim)
+        parked.addCallbacks(lambda _: self._changed(), self.store_failed)
 
     def _settle(
         self, claim: Claim, unit: Unit, found: Sequence[StoredWork], verdict: Verdict
@@ -285,6 +294,9 @@ class Work:
 
     def _settlement_over(self, _: object) -> None:
         self.settling -= 1
+        self._changed()
+
+    def _changed(self) -> None:
         if self.feed is not None:
             self.feed.changed()
 

@@ -213,7 +213,7 @@ class WorkStore(ABC):
         Either is a death of the key, unless that worker had been told to stop. A release, a
         failure and a completion are none. With ``max_deaths`` of the retry policy a key is a
         suspect: claimed only when nothing else of the shard is ready, by a worker that holds
-        nothing, alone whatever the *limit*, and the one first that has waited longest; one that
+        nothing but parked keys, alone whatever the *limit*, and the one first that has waited longest; one that
         comes back waits behind the others. As long as a worker holds a suspect it gets nothing
         else. A death meanwhile is a lone one, too, and ``max_lone_deaths`` of those make the key
         dead with the outcome ``worker died``.
@@ -229,6 +229,14 @@ class WorkStore(ABC):
         self, claims: Iterable[Claim], lease_seconds: float = DEFAULT_LEASE_SECONDS
     ) -> list[Claim]:
         """Extend the leases; return the claims that are still held."""
+
+    @abstractmethod
+    def park(self, claims: Iterable[Claim]) -> None:
+        """Note that nothing of these keys is in flight any more: they only wait to be settled.
+
+        A kill is then no death of theirs, and as far as suspects are concerned the worker does not
+        hold them. Stale claims are passed over.
+        """
 
     @abstractmethod
     def settle(self, settlements: Iterable[Settlement]) -> Settled:

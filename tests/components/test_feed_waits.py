@@ -241,7 +241,7 @@ async def test_a_feed_that_cannot_be_stored_in_the_end_leaves_the_shard_unfinish
     crawled = await crawl(store_path, Plain, keys(origin), settings)
     assert crawled.counts == {"failed": 6}
     assert reason(store_path) == "unfinished"
-    assert "Keys of this shard are left after its feeds have closed" in caplog.text
+    assert "keys of this shard are left now that its feeds have closed" in caplog.text
     # The same command again.
     crawled = await crawl(store_path, Plain, [], settings)
     assert crawled.counts == {"done": 6}

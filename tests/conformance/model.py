@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from scrapy_hexshard import RetryPolicy, Work
-from scrapy_hexshard.store.contract import Kind
+from scrapy_hexshard.store.contract import Claim, Kind
 
 OPEN = ("pending", "failed")
 
@@ -33,6 +33,7 @@ class Entry:
     lone_deaths: int = 0
     suspect: bool = False  # of a pending key; it is claimed alone
     lone: bool = False  # of a running key; it was claimed alone
+    parked: bool = False  # of a running key; nothing of it is in flight
     holder: Holder | None = None
     token: int | None = None
     at: float = 0.0
@@ -61,8 +62,8 @@ class Model:
                 self._lose(worker, key, now)
 
     def claim(self, worker: Holder, limit: int, lease: float, now: float) -> list[str]:
-        held = self._held_by(worker)
-        if any(entry.lone for entry in held):
+        in_flight = self._in_flight(worker)
+        if any(entry.lone for entry in in_flight):
             return []
         for entry in self.entries.values():
             if entry.state == "failed" and entry.at <= now:
@@ -73,7 +74,7 @@ class Model:
         ready = [key for key, entry in self.entries.items() if self._is_ready(entry, worker, now)]
         chosen = sorted(ready, key=self._place)[:limit]
         suspects = [key for key, entry in self.entries.items() if entry.suspect]
-        if not chosen and not held and suspects:
+        if not chosen and not in_flight and suspects:
             chosen = [min(suspects, key=lambda key: (self.entries[key].at, *self._place(key)))]
         for key in chosen:
             entry = self.entries[key]
@@ -81,7 +82,12 @@ class Model:
                 self._charge(entry)
             entry.lone, entry.suspect = entry.suspect, False
             entry.state, entry.holder, entry.at = "running", worker, now + lease
+            entry.parked = False
         return chosen
+
+    def park(self, claim: Claim) -> None:
+        if self.held(claim, claim.token):
+            self.entries[claim].parked, self.entries[claim].lone = True, False
 
     def held(self, key: str, token: int) -> bool:
         entry = self.entries[key]
@@ -112,21 +118,21 @@ class Model:
         return {state: found[state] for state in ("pending", "running", "done", "failed", "dead")}
 
     def next_in(self, worker: Holder, now: float) -> float | None:
-        held = self._held_by(worker)
+        in_flight = self._in_flight(worker)
         waits = []
         for entry in self.entries.values():
             if entry.state == "pending":
-                waits.append(1.0 if entry.suspect and held else 0.0)
+                waits.append(1.0 if entry.suspect and in_flight else 0.0)
             elif entry.state in ("running", "failed"):
                 own = entry.state == "running" and entry.holder is worker
                 waits.append(1.0 if own and entry.at <= now else max(0.0, entry.at - now))
-        if any(entry.lone for entry in held):
+        if any(entry.lone for entry in in_flight):
             waits = [max(1.0, wait) for wait in waits]
         return min(waits, default=None)
 
-    def _held_by(self, worker: Holder) -> list[Entry]:
-        entries = self.entries.values()
-        return [entry for entry in entries if entry.state == "running" and entry.holder is worker]
+    def _in_flight(self, worker: Holder) -> list[Entry]:
+        held = (each for each in self.entries.values() if each.state == "running")
+        return [entry for entry in held if entry.holder is worker and not entry.parked]
 
     def _place(self, key: str) -> tuple[int, int]:
         return -self.entries[key].priority, self.entries[key].order
@@ -149,7 +155,7 @@ class Model:
 
     def _charge(self, entry: Entry) -> bool:
         """Count the death of the holder of *entry*, if it is one; whether it died alone with it."""
-        if entry.holder.told_to_stop:
+        if entry.holder.told_to_stop or entry.parked:
             return False
         entry.deaths += 1
         entry.lone_deaths += entry.lone

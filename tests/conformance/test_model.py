@@ -187,6 +187,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
+    def park(self, data):
+        claims = data.draw(st.lists(st.sampled_from(self.claims[-8:]), max_size=4, unique_by=id))
+        self.worker(data).store.park(claims)
+        for claim in claims:
+            self.model.park(claim)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
     def settle(self, data):
         recent = st.sampled_from(self.claims[-8:])
         chosen = data.draw(st.lists(st.tuples(recent, ENDS), min_size=1, max_size=5))

@@ -142,6 +142,17 @@ class TestClaim:
         claims = [(claim, claim.payload, claim.priority) for claim in self.drained(store)]
         assert claims == [("b", '"new"', 2), ("a", "1", 1)]
 
+    def test_parked_keys_are_nothing_that_its_worker_holds(self, store, die):
+        store.enqueue(["a", "b", "c"])
+        die(2, times=2)
+        store.park(store.claim())
+        for suspect in ("a", "b"):
+            claims = store.claim()
+            assert shown(claims) == [(suspect, True)]
+            assert store.claim() == []
+            store.park(claims)
+        assert counted(store, running=3)
+
     def test_suspects_of_other_shards_stay_where_they_are(self, backend, die):
         keys = [str(n) for n in range(20)]
         mine = [key for key in keys if stable_owner(key, 2) == 0]
@@ -204,6 +215,61 @@ class TestDeaths:
             assert (claim.attempt, claim.lone) == (6, True)
             store.fail(claim, "http 500")
             assert store.outcomes() == {"http 500": 1}
+
+    def test_a_death_is_none_of_a_parked_key(self, backend, store, clock, dead):
+        store.enqueue(["a", "b"])
+        for _ in range(3):
+            with backend.open(clock=clock, identity=dead) as worker:
+                worker.park([claim for claim in worker.claim() if claim == "a"])
+        assert shown(store.claim()) == [("a", False)]
+        assert counted(store, pending=1, running=1)
+
+    def test_a_lapsed_lease_of_a_parked_key_is_none(self, backend, store, other, clock):
+        store.enqueue(["a"])
+        for worker in (store, other, store, other):
+            (claim,) = worker.claim(lease_seconds=1)
+            assert not claim.lone
+            worker.park([claim])
+            clock.advance(1)
+
+    def test_who_claims_a_parked_key_next_has_it_in_flight(self, backend, store, clock, dead):
+        store.enqueue(["a"])
+        with backend.open(clock=clock, identity=dead) as worker:
+            worker.park(worker.claim(lease_seconds=1))
+            clock.advance(1)
+            for _ in range(2):
+                with backend.open(clock=clock, identity=dead) as heir:
+                    assert shown(heir.claim(lease_seconds=1)) == [("a", False)]
+                clock.advance(1)
+        assert shown(store.claim()) == [("a", True)]
+
+    def test_a_death_is_no_lone_one_of_a_parked_suspect(self, backend, die, clock, dead):
+        with backend.open(clock=clock, policy=SOON) as store:
+            store.enqueue(["a"])
+            die(policy=SOON)
+            for _ in range(3):
+                with backend.open(clock=clock, policy=SOON, identity=dead) as worker:
+                    claims = worker.claim()
+                    assert shown(claims) == [("a", True)]
+                    worker.park(claims)
+            assert shown(store.claim()) == [("a", True)]
+
+    def test_parked_keys_are_settled_as_others(self, store):
+        store.enqueue(["a", "b", "c"])
+        a, b, c = store.claim()
+        store.park([a, b, c])
+        assert store.renew([a]) == [a]
+        store.complete(a)
+        store.park([a])
+        store.fail(b, "feed: OSError", retry_in=0)
+        store.release(c)
+        assert counted(store, done=1, failed=1, pending=1)
+        assert shown(store.claim()) == [("b", False), ("c", False)]
+
+    def test_only_claims_are_parked(self, store):
+        store.enqueue(["a"])
+        with pytest.raises(TypeError, match="Claim"):
+            store.park(["a"])
 
     def test_a_failed_suspect_is_one_again_when_it_is_due(self, store, die, clock):
         store.enqueue(["a", "b"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from shop import open_shop
 from support.identities import FROZEN, dead_identity
-from support.processes import Project
+from support.processes import SETTINGS, Project
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore
 
@@ -48,12 +49,18 @@ class Poison(scrapy.Spider):
 """
 
 
+WAITING = """
+HEXSHARD_ITEMS = False
+HEXSHARD_COMPLETE_AFTER = "feed"
+FEEDS = {"%(shard)s-%(batch_time)s.jsonl": {"format": "jsonlines", "batch_item_count": 4}}
+"""
+LAUNCHER = ("-m", "scrapy_hexshard", "run", "--shards=1")
+CRAWL = (sys.executable, "-m", "scrapy", "crawl", "poison")
+
+
 def test_a_page_that_kills_its_worker_is_alone_given_up(project: Project) -> None:
     project.write(POISON)
-    launcher = ("-m", "scrapy_hexshard", "run", "--shards=1", "--max-restarts=9", "--")
-    ended = project.wait(
-        project.python(*launcher, sys.executable, "-m", "scrapy", "crawl", "poison")
-    )
+    ended = project.wait(project.python(*LAUNCHER, "--max-restarts=9", "--", *CRAWL))
     told = ended.out + ended.err
     assert ended.code == 0, told[-4000:]
     assert project.counts == {"done": 15, "dead": 1}
@@ -65,6 +72,18 @@ def test_a_page_that_kills_its_worker_is_alone_given_up(project: Project) -> Non
     assert project.reasons == [None] * 5 + ["finished"]
     assert all(f"they had {project.origin}/p/{n} in flight" in told for n in innocent)
     assert f"Gave up {project.origin}/p/7: worker died" in told
+
+
+def test_it_is_so_too_where_keys_wait_for_their_feed(project: Project) -> None:
+    project.write(POISON, SETTINGS + WAITING)
+    ended = project.wait(project.python(*LAUNCHER, "--max-restarts=9", "--", *CRAWL))
+    told = ended.out + ended.err
+    assert ended.code == 0, told[-4000:]
+    with SQLiteWorkStore(project.store, readonly=True) as store:
+        assert store.outcomes() == {"done": 15, "worker died": 1}
+    lines = [n for file in project.folder.glob("*.jsonl") for n in file.read_text().splitlines()]
+    assert {json.loads(line)["n"] for line in lines} == {n for n in range(1, 17) if n != 7}
+    assert project.reasons == [None] * 5 + ["finished"]
 
 
 # What a worker of 16 requests at a time goes through when it is killed about once a second, and a

@@ -149,7 +149,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("change", "told"),
         [
-            ("UPDATE meta SET value = 2 WHERE name = 'schema'", "schema 2"),
+            ("UPDATE meta SET value = 99 WHERE name = 'schema'", "schema 99"),
             ("UPDATE meta SET value = 0 WHERE name = 'key_version'", "canonical form 0"),
             ("UPDATE meta SET value = 4 WHERE name = 'shards'", "4 shards, not 1"),
         ],

@@ -250,9 +250,3 @@ class TestRetryPolicy:
 def test_a_misspelt_setting_is_refused_with_the_likely_name(name: str, hint: str) -> None:
     with pytest.raises(SettingError, match=f"There is no setting {name}. {re.escape(hint)}"):
         Config.read({name: "x"}, environ={})
-
-
-def test_keys_that_wait_for_their_feeds_are_no_suspects_for_that() -> None:
-    config = Config.read({"HEXSHARD_COMPLETE_AFTER": "feed", "HEXSHARD_MAX_DEATHS": 3}, {}, {})
-    assert not config.retry.is_suspect(1000)
-    assert Config.read({"HEXSHARD_MAX_DEATHS": 3}, {}, {}).retry.is_suspect(3)

@@ -139,6 +139,13 @@ def _place(row: _Row) -> tuple[int, int]:
     return row[0], row[1]
 
 
+def park(connection: sqlite3.Connection, claims: Sequence[Claim]) -> None:
+    """Note of those *claims* that are still held that nothing of them is in flight."""
+    held = running(connection, claims)
+    kept = id_list(claim.id for claim in claims if (claim.id, claim.token) in held)
+    connection.execute(_SQL["park"], (kept,))
+
+
 def renew(connection: sqlite3.Connection, claims: Sequence[Claim], until: int) -> list[Claim]:
     """Extend the leases of those *claims* that are still held, and return them."""
     held = running(connection, claims)

@@ -11,7 +11,7 @@ from scrapy_hexshard.errors import StoreMismatchError
 from scrapy_hexshard.keys import CANONICAL_KEY_VERSION
 from scrapy_hexshard.store.named_queries import named_queries, statements
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _SQL = named_queries("sqlite")
 

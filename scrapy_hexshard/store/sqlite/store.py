@@ -29,7 +29,7 @@ from scrapy_hexshard.store.contract import (
 )
 from scrapy_hexshard.store.named_queries import named_queries
 from scrapy_hexshard.store.process import ProcessIdentity
-from scrapy_hexshard.store.sqlite.claims import Claiming, renew
+from scrapy_hexshard.store.sqlite.claims import Claiming, park, renew
 from scrapy_hexshard.store.sqlite.deltas import Deltas
 from scrapy_hexshard.store.sqlite.keys import add_keys
 from scrapy_hexshard.store.sqlite.location import Location
@@ -136,6 +136,13 @@ class SQLiteWorkStore(WorkStore):
             if kept:
                 _keep_time(connection, now)
             return kept
+
+    def park(self, claims: Iterable[Claim]) -> None:
+        parked = list(claims)
+        for claim in parked:
+            check_claim(claim)
+        with self._write(durable=False) as connection:
+            park(connection, parked)
 
     def settle(self, settlements: Iterable[Settlement]) -> Settled:
         endings = Endings(settlements)

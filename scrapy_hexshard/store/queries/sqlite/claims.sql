@@ -51,13 +51,15 @@ FROM ready
 WHERE shard = :shard AND (rank, id) <= (:rank, :id);
 
 -- name: lease_lapsed
-UPDATE busy SET at = ?, token = ?, worker = ?, deaths = ?, lone_deaths = ?, lone = 0 WHERE id = ?;
+UPDATE busy SET at = ?, token = ?, worker = ?, deaths = ?, lone_deaths = ?, lone = 0, parked = 0
+WHERE id = ?;
 
 -- name: next_suspect
 SELECT suspects.rank, suspects.id, suspects.attempts, keys.key, keys.payload
 FROM suspects JOIN keys ON keys.id = suspects.id
 WHERE suspects.shard = :shard
-  AND NOT EXISTS (SELECT 1 FROM busy WHERE shard = :shard AND state = 1 AND worker = :worker)
+  AND NOT EXISTS (SELECT 1 FROM busy
+    WHERE shard = :shard AND state = 1 AND worker = :worker AND NOT parked)
 ORDER BY suspects.tried, suspects.rank, suspects.id
 LIMIT 1;
 
@@ -88,6 +90,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: key
 SELECT key FROM keys WHERE id = ?;
+
+-- name: park
+UPDATE busy SET parked = 1, lone = 0 WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: renew
 UPDATE busy SET at = max(at, :until) WHERE id IN (SELECT value FROM json_each(:ids));

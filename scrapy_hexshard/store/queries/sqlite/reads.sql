@@ -25,6 +25,8 @@ SELECT pending, running, failed,
    ORDER BY at LIMIT 1),
   (SELECT at FROM busy WHERE shard = :shard AND state = 1 AND worker = :worker
    ORDER BY at LIMIT 1),
+  EXISTS (SELECT 1 FROM busy
+    WHERE shard = :shard AND state = 1 AND worker = :worker AND NOT parked),
   EXISTS (SELECT 1 FROM busy WHERE lone = 1 AND worker = :worker)
 FROM counts
 WHERE shard = :shard;

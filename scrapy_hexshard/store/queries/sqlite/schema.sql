@@ -59,6 +59,7 @@ CREATE TABLE busy (
   deaths INTEGER NOT NULL,
   lone_deaths INTEGER NOT NULL,
   lone INTEGER NOT NULL DEFAULT 0,
+  parked INTEGER NOT NULL DEFAULT 0,
   error TEXT
 ) STRICT;
 
@@ -123,10 +124,11 @@ CREATE TABLE workers (
   reason TEXT
 ) STRICT;
 
--- What each running key would be without its worker: one death older, unless that was told to stop.
+-- What each running key would be without its worker: one death older, unless it was parked or that
+-- was told to stop.
 CREATE VIEW orphaned AS
 SELECT busy.id, busy.shard, busy.at, busy.worker, busy.rank, busy.attempts,
-  busy.deaths + (workers.stopping IS NULL) AS deaths,
+  busy.deaths + (workers.stopping IS NULL AND NOT busy.parked) AS deaths,
   busy.lone_deaths + (busy.lone AND workers.stopping IS NULL) AS lone_deaths,
   busy.lone AND workers.stopping IS NULL AS died_alone,
   busy.error
