@@ -210,10 +210,10 @@ class WorkStore(ABC):
         An empty list means nothing is ready now; see open_work(). Keys whose lease another worker
         lost come back here. The first call takes back at once what a dead predecessor held.
 
-        Either is a death of the key, unless that worker had been told to stop. A release, a
-        failure and a completion are none. With ``max_deaths`` of the retry policy a key is a
-        suspect: claimed only when nothing else of the shard is ready, by a worker that holds
-        nothing but parked keys, alone whatever the *limit*, and the one first that has waited longest; one that
+        Either is a death of the key, unless that worker had been told to stop. A release, a failure
+        and a completion are none. With ``max_deaths`` of the retry policy a key is a suspect:
+        claimed only when nothing else of the shard is ready, by a worker that holds nothing but
+        parked keys, alone whatever the *limit*, and the one first that has waited longest; one that
         comes back waits behind the others. As long as a worker holds a suspect it gets nothing
         else. A death meanwhile is a lone one, too, and ``max_lone_deaths`` of those make the key
         dead with the outcome ``worker died``.
