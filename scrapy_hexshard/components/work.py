@@ -59,6 +59,7 @@ class Work:
         self.settling = 0
         self.idle = False  # set by the feed: nothing is left to claim or to wait for
         self.feed: FeedListener | None = None
+        self.on_first_end: Callable[[], None] | None = None  # of a key, in this life
         self._crawler = crawler
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
@@ -291,6 +292,9 @@ class Work:
             partial(self._settled, settlement=settlement, verdict=verdict), self.store_failed
         )
         settled.addBoth(self._settlement_over)
+        if claim.lone:
+            # Nothing else is open that could fill the time until then.
+            self._changed()
 
     def _settlement_over(self, _: object) -> None:
         self.settling -= 1
@@ -306,6 +310,8 @@ class Work:
             return
         is_last = self.config.retry.is_last(settlement.claim.attempt)
         self._tally.settled(settlement, verdict, is_last=is_last)
+        if self._tally.is_new("end") and self.on_first_end is not None:
+            self.on_first_end()
 
     def _lost(self, tokens: list[int]) -> None:
         logger.warning(

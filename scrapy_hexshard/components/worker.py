@@ -72,6 +72,8 @@ class WorkerExtension:
             logger.info("No HEXSHARD_STORE: nothing is leased, stored or resumed.")
         if self.work is not None:
             self.work.open()
+            # A life that ends within a second was not in vain, either.
+            self.work.on_first_end = self._report
         self._link.opened(spider.name, self.config.shard)
         timing = (SWEEP_SECONDS, self.config.lease_seconds / 3, self.config.unit_timeout / 4)
         self._housekeeping.start(min(timing), now=False)
@@ -91,6 +93,9 @@ class WorkerExtension:
     def _keep_house(self) -> None:
         if self.work is not None:
             self.work.sweep()
+        self._report()
+
+    def _report(self) -> None:
         self._link.progress(self._totals())
 
     def _totals(self) -> dict[str, int]:
