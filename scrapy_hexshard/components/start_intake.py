@@ -143,7 +143,7 @@ class StartIntake:
             return encode_request(request, self._spider, key)
         except CannotStoreError as error:
             if not owned:
-                return None  # it lives in the worker that owns it, from its own start()
+                return LIVE_PAYLOAD  # it lives in the worker that owns it, from its own start()
             self._stats.inc_value("hexshard/live_only")
             self._warn_once(
                 "live",
@@ -173,11 +173,11 @@ class StartIntake:
             return
         self._storing, self._unstored = self._unstored, {}
         batch = list(self._storing.values())
-        self._stats.inc_value("hexshard/start_keys", len(batch))
         stored = self._work.thread.call(lambda store: store.enqueue(batch))
         stored.addCallbacks(self._stored, self._work.store_failed)
 
     def _stored(self, _added: int) -> None:
+        self._stats.inc_value("hexshard/start_keys", len(self._storing))
         self._storing = {}
         self._store()
         self._room.ring()

@@ -64,7 +64,13 @@ class Work:
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
         self._tally = Tally(crawler)
-        self.links = Links(crawler, config.shard, self._tally, all_links=config.follow == "key")
+        self.links = Links(
+            crawler,
+            config.shard,
+            self._tally,
+            all_links=config.follow == "key",
+            waits=config.complete_after == "feed",
+        )
         events = UnitEvents(crawler, self.links, self._tally, keeps_items=config.items)
         self._tap = EngineTap(crawler, self._ledger, events, self._state, config.permanent_http)
         waits = config.complete_after == "feed"
@@ -217,11 +223,9 @@ class Work:
         if reason == "finished" and self.reason is None and left:
             self.reason = "unfinished"
             logger.error(
-                "%d keys of this shard are left now that its feeds have closed: %d to be tried "
-                "again, as those whose feed could not be stored; the others new, brought by pages "
-                "that waited for it. Start again to go on.",
+                "%d keys of this shard are left now that its feeds have closed: a feed could not "
+                "be stored, or another worker of the shard is at work. Start again to go on.",
                 left.pending + left.running + left.failed,
-                left.failed,
             )
 
     def _close_now(self) -> None:
@@ -262,8 +266,8 @@ class Work:
 
     def _unit_ended(self, unit: Unit) -> None:
         claim = self._claims.pop(unit.token)
-        verdict = unit.verdict(empty_fails=self.config.empty == "fail")
         found = self.links.found(unit.token)
+        verdict = unit.verdict(empty_fails=self.config.empty == "fail" and not found)
         self._room()
         if verdict.interrupted or self._closed:
             self.feeds.forget(unit.token)
