@@ -53,7 +53,7 @@ class CallQueue:
         if call.rank is not Rank.SETTLE:
             self._urgent.set()
 
-    def next_groups(self, timeout: float) -> list[list[Call]]:
+    def next_groups(self, timeout: float | None = None) -> list[list[Call]]:
         """What waits, by rank, as soon as there is something; nothing after *timeout* seconds."""
         try:
             calls = [self._calls.get(timeout=timeout)]

@@ -123,8 +123,9 @@ class StoreThread(threading.Thread):
             self._serve(store)
 
     def _refuse(self, error: HexShardError) -> None:
+        """Answer every call with *error*: there is no store, and no lease to wake up for."""
         while not self._closed:
-            for group in self._calls.next_groups(self._leases.due_in()):
+            for group in self._calls.next_groups():
                 self._answer([(call, error) for call in group])
 
     def _serve(self, store: WorkStore) -> None:
