@@ -79,7 +79,7 @@ class EngineTap:
         self._crawler = crawler
         self._state = state
         self._visits = Visits()
-        failures = Failures(events.late, permanent_http)
+        failures = Failures(events, permanent_http)
         self._requests = RequestTap(ledger, events, self._visits, failures)
         self._spider = SpiderTap(events, self._visits, failures)
 

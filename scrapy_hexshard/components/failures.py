@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from scrapy.exceptions import CloseSpider, IgnoreRequest
 from scrapy.spidermiddlewares.httperror import HttpError
 
 from scrapy_hexshard.components.exceptions import UnownedRequest
 from scrapy_hexshard.components.proxy_problems import proxy_problem
+from scrapy_hexshard.components.unit_events import UnitEvents
 from scrapy_hexshard.units import Unit
 
 _ROBOTS = "Forbidden by robots.txt"  # of RobotsTxtMiddleware, which has no exception of its own
 
 
 class Failures:
-    """Fails units. *late* is called with ``errors`` for one that belongs to an ended attempt.
+    """Fails units, and tells *events* of what comes too late for that.
 
     A status of *permanent_http* is not tried again when a key's own request got it.
     """
 
-    def __init__(self, late: Callable[[str], None], permanent_http: Collection[int]) -> None:
-        self._late = late
+    def __init__(self, events: UnitEvents, permanent_http: Collection[int]) -> None:
+        self._events = events
         self._permanent_http = permanent_http
 
     def of_request(self, unit: Unit, error: BaseException, *, own: bool) -> None:
@@ -52,6 +53,6 @@ class Failures:
 
     def _fail(self, unit: Unit, outcome: str, *, permanent: bool = False) -> None:
         if unit.ended:
-            self._late("errors")
+            self._events.late("errors")
         else:
             unit.fail(outcome, permanent=permanent)
