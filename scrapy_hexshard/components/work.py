@@ -72,7 +72,7 @@ class Work:
             waits=config.complete_after == "feed",
         )
         events = UnitEvents(crawler, self.links, self._tally, keeps_items=config.items)
-        self._tap = EngineTap(crawler, self._ledger, events, self._state, config.permanent_http)
+        self._tap = EngineTap(crawler, self._ledger, events, config.permanent_http)
         waits = config.complete_after == "feed"
         self.feeds = FeedHold(crawler, self._tap.unit_of, self._room, waits=waits)
         self._claims: dict[int, Claim] = {}
