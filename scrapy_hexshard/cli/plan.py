@@ -130,9 +130,7 @@ def document(forecast: Forecast, rejects: Rejects) -> dict[str, Any]:
     }
 
 
-def _read(
-    listing: Listing, forecast: Forecast, rejects: Rejects, schemeless: Schemeless
-) -> None:
+def _read(listing: Listing, forecast: Forecast, rejects: Rejects, schemeless: Schemeless) -> None:
     count = 0
     with progress_bar(listing, lambda: f"Reading: {count:,} rows", lambda: count) as advance:
         for count, record in enumerate(listing, 1):
