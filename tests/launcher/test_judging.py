@@ -170,7 +170,49 @@ def test_a_finished_or_stopped_worker_is_not_started_again():
 def test_three_boots_in_a_row_that_fail_are_the_last():
     policy = restarts(99)
     assert [policy.delay_after(Life(1)) is None for _ in range(3)] == [False, False, True]
-    assert policy.fails_to_boot
+    assert policy.hopeless == "it fails to boot"
+
+
+@dataclass
+class Peer:
+    """Another worker."""
+
+    active: bool
+    lives: list[Life] = field(default_factory=list)
+
+
+def test_a_key_that_nobody_can_request_is_met_again_in_every_life():
+    policy = restarts(99)
+    assert policy.delay_after(Life(0, reported=True, reason="no_request")) is None
+    assert policy.hopeless == "it would meet the same key again"
+
+
+RUNS, WAITS = Peer(active=True), Peer(active=True, lives=[DIED])
+FINISHED, GIVEN_UP = Peer(active=False, lives=[GOOD]), Peer(active=False, lives=[DIED])
+
+
+@pytest.mark.parametrize(
+    ("others", "again"),
+    [
+        ([], True),  # another launcher may have the rest
+        ([RUNS, FINISHED], True),
+        ([WAITS], True),
+        ([Peer(active=False), RUNS], False),
+        ([GIVEN_UP, RUNS], False),
+        ([FINISHED, FINISHED], False),
+    ],
+)
+def test_a_worker_that_misses_other_shards_comes_again_while_somebody_may_crawl_them(others, again):
+    policy = restarts(99)
+    life = Life(0, reported=True, reason="shards_missing")
+    assert (policy.delay_after(life, others) is not None) is again
+    assert (policy.hopeless is None) is again
+
+
+def test_without_restarts_nothing_is_said_of_why_there_is_none():
+    policy = restarts(0)
+    policy.delay_after(Life(0, reported=True, reason="no_request"))
+    assert policy.hopeless is None
 
 
 @pytest.mark.parametrize("life", [Life(-9), Life(1, seconds=61.0), Life(1, reported=True)])

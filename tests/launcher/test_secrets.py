@@ -355,7 +355,7 @@ def summed_up(spec: ProcessSpec, text: str, rng: random.Random) -> str:
     seen = Observer([worker]).look(1.0)
     life = worker.bury(1.0)
     assert life.reason
-    last = obituary(worker.verdict, life, rng.choice([None, 1.0]), fails_to_boot=False)
+    last = obituary(worker.verdict, life, rng.choice([None, 1.0]), None)
     facts = json.dumps(summary_facts([worker], 1, None), ensure_ascii=False)
     shown = f"{seen.sentence()} {seen.picture(24)} {Observer([worker]).look(2.0).picture(24)}"
     return f"{worker!r} {life!r} {last} {summarize([worker])} {facts} {shown}"
