@@ -73,6 +73,19 @@ async def test_one_file_for_all_workers_is_refused_with_the_line_to_use(store_pa
     assert list(folder.iterdir()) == []
 
 
+@crawl_test
+async def test_the_braces_of_the_launcher_typed_by_hand_are_told_from_what_scrapy_fills_in(
+    store_path, folder
+):
+    for uri in ("items-{shard}.jsonl", "{shards}/items.jsonl"):
+        with pytest.raises(SettingError) as refused:
+            await worker(store_path, 1, feed(uri))
+        line = {"i": "items-%(shard)s.jsonl", "{": "%(shards)s/items-%(shard)s.jsonl"}[uri[0]]
+        assert str(refused.value).endswith(
+            f"Give each its own: {line}. Only hexdigest-shard run fills in braces."
+        )
+
+
 OWN = {
     "shard": "items-%(shard)s.jsonl",
     "padded": "items-%(shard)03d.jsonl",
