@@ -46,6 +46,7 @@ def test_one_ctrl_c_stops_cleanly_and_the_next_run_finishes(sharded: Crawl) -> N
     assert all_gone(pids)
     assert sharded.count("running") == 0
     assert "SIGKILL" not in sharded.text
+    assert "Keys are left: the same command goes on" in sharded.text
     sharded.start()
     assert sharded.wait() == 0, sharded.text
     assert sharded.complaints() == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_hexshard.launcher.ladder import UNKILLABLE_SECONDS, Ladder, Stage
-from scrapy_hexshard.launcher.reports import Reports, Totals
+from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.summary import run_seconds, summarize
 from scrapy_hexshard.launcher.summary_file import summary_facts
@@ -267,6 +267,7 @@ def test_no_stage_is_left_out_or_done_twice(grace, steps):
 class Shard:
     shard: int
     lives: list[Life] = field(default_factory=list)
+    extent: Extent | None = None
 
     @property
     def totals(self):
