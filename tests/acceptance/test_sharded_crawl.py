@@ -162,7 +162,8 @@ class Raises(scrapy.Spider):
     sharded.settings = ("-s", "HEXSHARD_MAX_ATTEMPTS=1")
     sharded.start(command=command)
     assert sharded.wait() == 1
-    assert "completed no key" in sharded.text
+    assert "completed no key, and " in sharded.text
+    assert "; most often: spider: ValueError (" in sharded.text
     assert sharded.count("dead") == 8
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_hexshard.launcher.ladder import UNKILLABLE_SECONDS, Ladder, Stage
-from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
+from scrapy_hexshard.launcher.reports import Extent, Fault, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.summary import run_seconds, summarize
 from scrapy_hexshard.launcher.summary_file import summary_facts
@@ -276,6 +276,34 @@ class Shard:
     @property
     def verdict(self):
         return judge(self.lives)
+
+
+def test_the_commonest_fault_of_several_lives_is_that_of_most_attempts_together():
+    counts = [("spider: KeyError", 1_000), ("http 500", 700), ("http 500", 700), None]
+    lives = [
+        Life(0, True, True, totals=Totals(faults=1), fault=Fault(*each) if each else None)
+        for each in counts
+    ]
+    assert judge(lives).why.endswith("4 ended in an error; most often: http 500 (1,400 times)")
+    assert judge(lives[-1:]).why.endswith("1 ended in an error")
+
+
+@pytest.mark.parametrize(
+    "told", [{"fault": ["x"], "fault_times": 1}, {"fault": "x"}, {"fault": "x", "fault_times": -1}]
+)
+def test_a_fault_that_makes_no_sense_is_left_out(told):
+    reports = Reports()
+    reports.feed(lines(OPENED, {**closed("finished"), **told}))
+    assert (reports.fault, reports.finished) == (None, True)
+
+
+def test_of_several_spiders_the_commonest_fault_counts():
+    reports = Reports()
+    for times in (2, 5, 3):
+        told = {"fault": f"http 50{times}", "fault_times": times}
+        reports.feed(lines(OPENED, {**closed("finished"), **told}))
+    reports.feed(lines(OPENED, closed("finished")))
+    assert reports.fault == Fault("http 505", 5)
 
 
 def test_the_table_at_the_end():

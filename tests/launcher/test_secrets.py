@@ -349,7 +349,7 @@ def summed_up(spec: ProcessSpec, text: str, rng: random.Random) -> str:
     for report in (
         {"event": "opened", "shard": spec.shard, rng.choice(FIELDS): told},
         {"event": "progress", "done": 1, rng.choice(FIELDS): told},
-        {"event": "closed", "reason": text, "detail": told},
+        {"event": "closed", "reason": text, "detail": told, "fault": told, "fault_times": 1},
     ):
         worker._reports.feed(json.dumps(report).encode() + b"\n")
     seen = Observer([worker]).look(1.0)
