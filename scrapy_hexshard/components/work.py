@@ -371,6 +371,11 @@ class Work:
         """The totals, for the launcher."""
         return {**asdict(self._tally.totals), "running": self.open_units, **self._extent}
 
+    @property
+    def commonest_fault(self) -> tuple[str, int] | None:
+        """Why most attempts failed that should not have, and how many, for the launcher."""
+        return self._tally.commonest_fault
+
     def _look_at_extent(self) -> None:
         """Learn from time to time how much of the shard is left, for the launcher to show."""
         if monotonic() >= self._extent_at:

@@ -401,6 +401,8 @@ class Pages(scrapy.Spider):
         "items": 5,
         "running": 0,
         "pages": 7,
+        "fault": "spider: ValueError",  # a 404 is none
+        "fault_times": 1,
     }
 
 
