@@ -23,14 +23,16 @@ from scrapy.utils.misc import load_object
 from scrapy_hexshard.components.feed_params import OPTION, SETTING, with_shard
 from scrapy_hexshard.config import Config
 from scrapy_hexshard.errors import SettingError
+from scrapy_hexshard.sharding import ShardSpec
 from scrapy_hexshard.store import open_store
 from scrapy_hexshard.store.contract import State
 
 logger = logging.getLogger(__name__)
 
 _TIMES = ("%(time)", "%(batch_time)")  # those that make a file of each run
-_PARAMETER = re.compile(r"%\((\w+)\)")
 _BRACES = re.compile(r"\{(shards?)\}")
+_PARAMETER = re.compile(r"%\((\w+)\)[-+ #0]*[0-9]*(?:\.[0-9]+)?[a-z]")
+_NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]*)(?![0-9])")  # as a shard's is written
 _NEVER_APPENDED = (S3FeedStorage, GCSFeedStorage)
 
 
@@ -83,8 +85,8 @@ class FeedSetting:
     def is_new_each_run(self) -> bool:
         return any(time in self.uri for time in _TIMES)
 
-    def is_own(self, spider: Spider, index: int) -> bool:
-        """Whether the URI tells the worker of shard *index* from others."""
+    def is_own(self, spider: Spider, shard: ShardSpec) -> bool:
+        """Whether the URI tells the worker of *shard* from the others; a path does for one only."""
         if "%(shard)" in self.uri:
             return True
 
@@ -92,7 +94,7 @@ class FeedSetting:
             return str(getattr(spider, found[1], ""))
 
         path = urlsplit(_PARAMETER.sub(value, self.uri)).path
-        return any(int(digits) == index for digits in re.findall("[0-9]+", path))
+        return _shards_named(path, shard.count) == {shard.index}
 
     def _is(self, *classes: type) -> bool:
         return isinstance(self.storage, type) and issubclass(self.storage, classes)
@@ -146,7 +148,7 @@ def _check_waiting(config: Config, feeds: list[FeedSetting]) -> None:
 
 def _check_shard(feed: FeedSetting, config: Config, spider: Spider, settings: BaseSettings) -> None:
     shared = config.shard.count > 1 and not feed.is_stdout
-    if shared and not feed.is_own(spider, config.shard.index):
+    if shared and not feed.is_own(spider, config.shard):
         hint = " Only hexdigest-shard run fills in braces." if feed.has_braces else ""
         raise SettingError(
             f"The feed {feed} is the same for all {config.shard.count} workers, which would write "
@@ -158,6 +160,14 @@ def _check_shard(feed: FeedSetting, config: Config, spider: Spider, settings: Ba
             f"Nothing supplies %(shard)s for the feed {feed}. Without the add-on, set {SETTING} = "
             f"'{with_shard.__module__}.{with_shard.__qualname__}'."
         )
+
+
+def _shards_named(path: str, count: int) -> set[int]:
+    """What could be a shard's number: in the file's name, or the whole name of a folder."""
+    *folders, name = path.split("/")
+    numbers = _NUMBER.findall(name) + [each for each in folders if _NUMBER.fullmatch(each)]
+    # Their digits first: to read a number of thousands of digits is an error.
+    return {int(each) for each in numbers if len(each) <= len(str(count)) and int(each) < count}
 
 
 def _is_number(value: object) -> bool:

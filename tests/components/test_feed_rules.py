@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
+from scrapy import Spider
+from scrapy.extensions.feedexport import FileFeedStorage
 from support.crawling import crawl, crawl_test, run
 from support.feeding import feed, lines, remote, remote_feed
 from support.processes import SETTINGS, Project
@@ -14,6 +17,7 @@ from support.spiders import Plain
 
 from scrapy_hexshard import ShardSpec, SQLiteWorkStore
 from scrapy_hexshard.components.feed_params import with_shard
+from scrapy_hexshard.components.feed_rules import FeedSetting
 from scrapy_hexshard.errors import SettingError, StoreMismatchError
 
 SHARDS = 3
@@ -52,6 +56,11 @@ SHARED = {
     ),
     "another number": ("items-7.jsonl", "items-7-%(shard)s.jsonl"),
     "part of a number": ("items-21.jsonl", "items-21-%(shard)s.jsonl"),
+    "a version": ("v1.0/items.jsonl", "v1.0/items-%(shard)s.jsonl"),
+    "two shards": ("items-1-0.jsonl", "items-1-0-%(shard)s.jsonl"),
+    "another in a folder": ("0/items-1.jsonl", "0/items-1-%(shard)s.jsonl"),
+    "leading zeros": ("items-001.jsonl", "items-001-%(shard)s.jsonl"),
+    "a width": ("%(batch_time)1s.csv", "%(batch_time)1s-%(shard)s.csv"),
     "shards alone": ("items-of-%(shards)s.jsonl", "items-of-%(shards)s-%(shard)s.jsonl"),
     "host": (
         "ftp://me:secret@10.0.0.1:2121/items.jsonl",
@@ -90,8 +99,11 @@ OWN = {
     "shard": "items-%(shard)s.jsonl",
     "padded": "items-%(shard)03d.jsonl",
     "filled by the launcher": "items-1.jsonl",
-    "padded by the launcher": "items-001.jsonl",
+    "with the number of shards": "items-1-of-3.jsonl",
+    "with a date": "2026-11-30/items-1.jsonl",
+    "with a version": "v1.0/items-1.jsonl",
     "a folder": "out/1/items.jsonl",
+    "a folder and the name": "1/items-1.jsonl",
     "a spider argument": "items-%(part)s.jsonl",
     "standard output": "stdout:",
 }
@@ -101,6 +113,26 @@ OWN = {
 @crawl_test
 async def test_a_file_of_its_own_is_accepted(store_path, folder, case):
     await worker(store_path, 1, feed(OWN[case], store_empty=False), part="p1")
+
+
+COUNTS = strategies.integers(2, 300)
+NAMES = strategies.text("0123456789-_./v\u0661\u00b2", max_size=20) | strategies.builds(
+    "{}{}{}".format, strategies.text("v-/0"), COUNTS, strategies.text("-/.0")
+)
+
+
+@given(NAMES, COUNTS)
+def test_no_path_is_that_of_two_shards(path: str, count: int) -> None:
+    feed = FeedSetting(path, {}, FileFeedStorage)
+    shards = [n for n in range(count) if feed.is_own(Spider("any"), ShardSpec(n, count))]
+    assert len(shards) <= 1
+
+
+@given(COUNTS, COUNTS)
+def test_a_number_by_itself_names_its_shard(number: int, count: int) -> None:
+    shard = ShardSpec(number % count, count)
+    for path in (f"items-{shard.index}.jsonl", f"{shard.index}/v1.0/items.jsonl"):
+        assert FeedSetting(path, {}, FileFeedStorage).is_own(Spider("any"), shard)
 
 
 @crawl_test

@@ -8,12 +8,13 @@ import random
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from support.sharded import CRAWL, Crawl
+from support.sharded import CRAWL, Crawl, until
+from support.single import worker
 
 pytestmark = pytest.mark.parametrize("shop_options", [("--delay=0.05",)])
 SHORT_LEASE = ("-s", "HEXSHARD_LEASE_SECONDS=3")
@@ -28,32 +29,73 @@ def gate_waits(text: str) -> list[float]:
     return [float(each) for each in re.findall(r"'hexshard/gate_wait_seconds': ([\d.]+)", text)]
 
 
-def test_a_gate_that_another_process_holds_is_waited_for(sharded: Crawl, fault_scale) -> None:
-    seconds = 90 if fault_scale.long else 9
-    sharded.settings = SHORT_LEASE
-    sharded.start()
-    sharded.wait_until_done(20)
-    with Path(f"{sharded.store}.lock").open() as gate:
-        fcntl.flock(gate, fcntl.LOCK_EX)
-        wait(seconds)
-    assert sharded.wait() == 0, sharded.text[-4000:]
-    assert sharded.complaints() == []
-    assert min(gate_waits(sharded.text)) > seconds - 5
-    assert "leases were lost" not in sharded.text
-
-
-def test_a_database_that_another_program_holds_is_waited_for(sharded: Crawl, fault_scale) -> None:
-    seconds = 90 if fault_scale.long else 9
-    sharded.settings = SHORT_LEASE
-    sharded.start()
-    sharded.wait_until_done(20)
-    with closing(sqlite3.connect(sharded.store, timeout=30, isolation_level=None)) as other:
+@contextmanager
+def held_database(store: Path) -> Iterator[None]:
+    """Another program, which knows nothing of the gate, has it for writing."""
+    with closing(sqlite3.connect(store, timeout=30, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        wait(seconds)
+        yield
         other.execute("ROLLBACK")
+
+
+@contextmanager
+def held_gate(store: Path) -> Iterator[None]:
+    with Path(f"{store}.lock").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.parametrize("held", [held_gate, held_database])
+def test_a_store_that_another_process_holds_past_the_leases_is_waited_for(
+    sharded: Crawl, fault_scale, held: Callable[[Path], AbstractContextManager[None]]
+) -> None:
+    seconds = 90 if fault_scale.long else 9
+    sharded.settings = SHORT_LEASE
+    sharded.start()
+    sharded.wait_until_done(20)
+    with held(sharded.store):
+        wait(seconds)
     assert sharded.wait() == 0, sharded.text[-4000:]
     assert sharded.complaints() == []
+    waited = gate_waits(sharded.text)
+    print(waited)
+    assert len(waited) == 4
+    assert min(waited) > seconds - 5
+    # All leases had ended when it was let go, and each was still there for who held it.
     assert "leases were lost" not in sharded.text
+    assert "'hexshard/stale'" not in sharded.text
+    assert sharded.fetched_again() == []
+
+
+def test_the_only_worker_tells_how_long_another_program_held_the_database(sharded: Crawl) -> None:
+    """Alone, it never waits for the gate."""
+    with worker(sharded, "only", *SHORT_LEASE) as only:
+        sharded.wait_until_done_by_itself(20)
+        with held_database(sharded.store):
+            wait(6)
+        assert only.wait() == 0
+    assert only.stat("gate_wait_seconds") > 3
+    assert only.late == 0
+    assert sharded.fetched_again() == []
+    assert sharded.complaints() == []
+
+
+def test_a_second_worker_that_waits_beside_may_take_what_lapsed_and_no_key_ends_twice(
+    sharded: Crawl,
+) -> None:
+    with worker(sharded, "first", *SHORT_LEASE) as first, ExitStack() as stack:
+        sharded.wait_until_done_by_itself(20)
+        with held_database(sharded.store):
+            second = stack.enter_context(worker(sharded, "second", *SHORT_LEASE))
+            until(lambda: "Spider opened" in second.text, "the second worker")
+            wait(5)
+        assert first.wait() == second.wait() == 0
+    again = sharded.fetched_again()
+    print(first.late, second.late, again)
+    assert second.stat("gate_wait_seconds") > 3
+    assert len(again) <= first.late + second.late
+    assert first.stat("done") + second.stat("done") == sharded.count("done")
+    assert sharded.complaints() == []
 
 
 def test_a_disk_that_is_full_stops_the_workers_and_the_rest_is_done_when_there_is_space(

@@ -97,6 +97,75 @@ def test_a_file_that_may_not_grow_loses_nothing_that_was_answered(path):
         assert store._db.rows("PRAGMA integrity_check") == [("ok",)]
 
 
+FULL = """
+import os, resource, signal, sys
+from scrapy_hexshard import Settlement, SQLiteWorkStore, ShardSpec, StoreUnavailableError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+path, act = sys.argv[1:]
+store = SQLiteWorkStore(path, ShardSpec(0, 1))
+store.enqueue(str(n) for n in range(3000))
+held = store.claim(1000)
+claimed = []
+calls = {
+    "enqueue": lambda n: store.enqueue([f"new {n}"]),
+    "claim": lambda n: claimed.extend(store.claim(1)),
+    "settle": lambda n: store.settle([Settlement.complete(held[n], items=["1"])]),
+}
+changes = {"enqueue": (1, 0, 0), "claim": (-1, 1, 0), "settle": (0, -1, 1)}
+
+def check(n):
+    before = zip((2000, 1000, 0), changes[act])
+    expected = [count + change * n for count, change in before]
+    assert list(store.counts().values()) == [*expected, 0, 0], (n, expected, store.counts())
+    assert sum(1 for _ in store.item_lines()) == expected[2]
+    assert len(claimed) == (n if act == "claim" else 0)
+
+def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+limit(os.path.getsize(path + "-wal") + 400_000)
+answered = 0
+while True:
+    try:
+        calls[act](answered)
+    except StoreUnavailableError as full:
+        error = full
+        break
+    answered += 1
+check(answered)
+try:
+    calls[act](answered)
+except StoreUnavailableError:
+    pass
+else:
+    raise AssertionError("it found space")
+check(answered)
+print(answered, error)
+limit(resource.RLIM_INFINITY)
+calls[act](answered)
+check(answered + 1)
+assert len(store.renew(held)) == 1000 - (answered + 1 if act == "settle" else 0)
+assert store.complete(*store.renew(held + claimed))
+"""
+
+
+@pytest.mark.parametrize("act", ["enqueue", "claim", "settle"])
+def test_a_disk_that_is_full_by_one_kind_of_call_undoes_that_call_alone(path, act):
+    result = subprocess.run(
+        [sys.executable, "-c", FULL, path, act], capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 0, result.stderr
+    answered, _, told = result.stdout.partition(" ")
+    assert int(answered) > 3
+    assert told.startswith(f"Cannot use the store {path}")
+    assert "whether it is full" in told
+    with SQLiteWorkStore(path, ALONE) as store:
+        counts = store.counts()
+        assert counts["running"] == counts["failed"] == 0
+        assert counts["pending"] == len(store.claim(10_000))
+        assert store._db.rows("PRAGMA integrity_check") == [("ok",)]
+
+
 def test_a_call_interrupted_as_its_transaction_begins_leaves_none_open(store):
     def interrupt_begin(frame, event, argument):
         return interrupt_next_line if frame.f_code.co_name == "_transaction" else None

@@ -191,11 +191,39 @@ def test_a_deleted_folder_is_told_plainly_and_the_store_still_closes(tmp_path):
 
 def test_a_store_exposes_the_time_it_waited(path, hold):
     with SQLiteWorkStore(path, ALONE) as store:
-        assert store.gate_wait_seconds == 0
+        before = store.gate_wait_seconds
         holder = hold()
         threading.Timer(0.2, holder.let_go).start()
         store.enqueue(["key"])
-        assert store.gate_wait_seconds >= 0.1
+        assert store.gate_wait_seconds - before >= 0.1
+
+
+@pytest.mark.parametrize("patience", [60, 0.2], ids=["then goes on", "in vain"])
+def test_the_time_counts_that_a_program_holds_the_database_itself(path, patience):
+    with (
+        SQLiteWorkStore(path, ALONE, patience=patience) as store,
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as outside,
+    ):
+        before = store.gate_wait_seconds
+        outside.execute("BEGIN IMMEDIATE")
+        if patience > 1:
+            threading.Timer(0.3, outside.execute, ["ROLLBACK"]).start()
+            store.enqueue(["key"])
+        else:
+            with pytest.raises(StoreUnavailableError, match="locked"):
+                store.enqueue(["key"])
+            outside.execute("ROLLBACK")
+        assert store.gate_wait_seconds - before >= 0.15
+
+
+def test_writes_that_nobody_hinders_are_no_waiting(path):
+    with SQLiteWorkStore(path, ALONE) as store:
+        before = store.gate_wait_seconds
+        began = time.monotonic()
+        for number in range(300):
+            store.enqueue([str(number)])
+        # All but what the machine made of it: a thread that is not scheduled seems to wait.
+        assert store.gate_wait_seconds - before < 0.5 * (time.monotonic() - began)
 
 
 def test_a_store_that_waits_in_vain_says_so_and_works_later(path, hold):

@@ -155,6 +155,13 @@ class Crawl:
         """How many requests the shop has had, by its access log."""
         return len(self.access_log.read_text().splitlines())
 
+    def fetched_again(self) -> list[str]:
+        """Pages of products that the shop has served more often than once."""
+        asked = map(json.loads, self.access_log.read_text().splitlines())
+        # What the shop refuses at first, by 503, is asked for again within the same attempt.
+        served = Counter(each["path"] for each in asked if each["status"] != 503)
+        return sorted(path for path, times in served.items() if path[:3] == "/p/" and times > 1)
+
     def complaints(self) -> list[str]:
         """What is wrong with the export and the status, by the shop's own list."""
         items = self._command("export", str(self.store), "-").splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ from scrapy_hexshard.store.sqlite.gate import Gate
 from scrapy_hexshard.store.sqlite.location import Location
 
 LAST_CALL_SECONDS = 5.0
+# SQLite sleeps at least as long when it has to wait; otherwise to begin takes some microseconds,
+# which over a whole crawl would look like waiting.
+BUSY_SECONDS = 0.001
 # What a fork left in a child: closing it there could harm the parent's connection.
 _inherited: list[sqlite3.Connection] = []
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -38,6 +42,7 @@ class Database:
         self.lock = threading.RLock()
         self._pid = os.getpid()
         self._grouped = False
+        self._busy = 0.0  # seconds waited for programs that do not know the gate
         self._synchronous = self._pressed = location.synchronous
         self._gate = Gate(self.path.with_name(self.path.name + ".lock"), patience)
         try:
@@ -55,7 +60,7 @@ class Database:
     @property
     def waited(self) -> float:
         """Seconds spent waiting for other writers."""
-        return self._gate.waited
+        return self._gate.waited + self._busy
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
@@ -113,13 +118,22 @@ class Database:
             try:
                 with told_plainly(self.path):
                     self._press(self._synchronous if durable else "NORMAL")
-                    self._connection.execute("BEGIN IMMEDIATE")
+                    self._begin()
                 yield
                 with told_plainly(self.path):
                     self._connection.execute("COMMIT")
             except BaseException:
                 self._roll_back("ROLLBACK")
                 raise
+
+    def _begin(self) -> None:
+        started = time.monotonic()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        finally:
+            took = time.monotonic() - started
+            if took >= BUSY_SECONDS:
+                self._busy += took
 
     def _press(self, synchronous: str) -> None:
         """Set how the next commit is pressed to disk."""
