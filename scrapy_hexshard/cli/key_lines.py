@@ -21,6 +21,8 @@ _HOST_AND_PATH = re.compile(
     re.IGNORECASE,
 )
 
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#]")
+
 
 def read_key_lines(source: Input) -> Iterator[Record]:
     """The lines of *source*, but for blank ones and those with ``#`` first.
@@ -36,8 +38,9 @@ def read_key_lines(source: Input) -> Iterator[Record]:
 
 
 def lacks_scheme(key: str) -> bool:
-    """Whether *key*, which counts as an id, looks like a URL written without its scheme."""
-    return _HOST_AND_PATH.match(key) is not None
+    """Whether a canonical *key* looks like a URL and is none: without scheme or host, or quoted."""
+    broken = "://" in key and _URL.match(key) is None
+    return broken or _HOST_AND_PATH.match(key) is not None
 
 
 def _record(number: int, text: bytes) -> Record:

@@ -25,6 +25,7 @@ class Schemeless:
         """How many there were, and the first, if any; a record is called a *noun*."""
         if self.count:
             yield (
-                f"Warning: {counted(self.count, noun, 'looks', 'look')} like a URL without "
-                f"https:// and became an id, first {self._first}. If it should be a URL, {advice}."
+                f"Warning: {counted(self.count, noun, 'looks', 'look')} like a URL but became an "
+                "id, as https:// is missing or something stands before it, first "
+                f"{self._first}. If it should be a URL, {advice}."
             )

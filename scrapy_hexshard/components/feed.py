@@ -126,7 +126,7 @@ class Feed:
     def _shards_missing(self) -> None:
         own = self._work.config.shard.index
         others = [each for each in self._shards if each.shard != own]
-        shards = ", ".join(f"shard {each.shard} ({each.keys} keys left)" for each in others)
+        shards = ", ".join(f"shard {each.shard} (keys left: {each.keys})" for each in others)
         detail = f"No worker is at work on {shards}"
         logger.error(
             "%s. Their pages may have links for this shard, so it is not finished. Start all %d "

@@ -131,10 +131,11 @@ class Work:
         if others:
             self._tally.count("companions", others)
             logger.warning(
-                "%d other workers of shard %s work on this store, too. No key is crawled twice for "
-                "that, but the site is asked more often than you have set. Was it started twice?",
-                others,
+                "Other workers of shard %s work on this store, too: %d. No key is crawled twice "
+                "for that, but the site is asked more often than you have set. Was it started "
+                "twice?",
                 self.config.shard,
+                others,
             )
         return True
 

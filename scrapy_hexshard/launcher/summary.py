@@ -75,9 +75,12 @@ def sentences(workers: Sequence[Ended]) -> Iterable[str]:
     if garbled := [w.shard for w in workers if any(life.unreadable for life in w.lives)]:
         yield f"Sent reports that cannot be read: {shard_names(garbled)}."
     if dead := sum(worker.totals.dead for worker in workers):
-        yield f"Keys given up in this run: {dead}. See why with: hexdigest-shard status STORE"
+        faults = sum(worker.totals.faults for worker in workers)
+        errors = f", {faults} of them after errors" if faults else ""
+        said = f"Keys given up in this run: {dead}{errors}."
+        yield f"{said} See why with: hexdigest-shard status STORE"
     if any(map(_can_go_on, workers)):
-        yield "Keys are left: the same command goes on where this run was stopped."
+        yield "Keys are left: the same command goes on where this run ended."
 
 
 def run_seconds(workers: Sequence[Ended]) -> float:
@@ -120,10 +123,16 @@ def _is_silent(worker: Ended) -> bool:
 
 
 def _can_go_on(worker: Ended) -> bool:
-    """Whether it was stopped with keys left; only one that has a store tells of any."""
-    if worker.verdict.state is not State.STOPPED:
+    """Whether it was stopped or killed with keys left; only one that has a store tells of any."""
+    if worker.verdict.state is not State.STOPPED and not _was_killed(worker):
         return False
     return worker.totals.released > 0 or (worker.extent is not None and worker.extent.open > 0)
+
+
+def _was_killed(worker: Ended) -> bool:
+    if not worker.lives or worker.verdict.state is not State.FAILED:
+        return False
+    return (worker.lives[-1].returncode or 0) < 0
 
 
 def _time(seconds: float) -> str:

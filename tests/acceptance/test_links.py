@@ -39,7 +39,7 @@ def test_shards_that_nobody_starts_are_named_and_their_start_finishes_the_crawl(
     assert "shard 0 failed: its shard is not finished: it closed with shards_missing (" in (
         sharded.text
     )
-    assert re.search(r"No worker is at work on shard 2 \(\d+ keys left\)\)\.", sharded.text)
+    assert re.search(r"No worker is at work on shard 2 \(keys left: \d+\)\)\.", sharded.text)
     sharded.shards = 3
     sharded.start(command=CATALOGUE)
     assert sharded.wait() == 0, sharded.text

@@ -16,6 +16,8 @@ from scrapy_hexshard.cli.key_lines import lacks_scheme
         ("192.0.2.1/p", True),
         ("localhost:8000/p", True),
         ("münchen.example/p", True),
+        ('"https://shop.example/p"', True),
+        ("https://", True),
         ("https://shop.example/p", False),
         ("ftp://shop.example/p", False),
         ("https://shop/p", False),

@@ -184,14 +184,15 @@ def test_a_password_in_a_bad_line_is_not_shown(
 def test_lines_without_a_scheme_are_stored_as_ids_and_warned_about(
     store: Path, listed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    listed.write_text("https://shop.example/p/1\nshop.example/p/1\nwww.shop.example/p/2\n")
+    listed.write_text("https://shop.example/p/1\nshop.example/p/1\nhttps:///p/2\n")
 
     assert main(["load", str(store), str(listed), "--shards", "1"]) == 0
 
     out, err = capsys.readouterr()
     assert out == "3 added, 0 known, 0 invalid.\n"
     assert err == (
-        f"Warning: 2 lines look like a URL without https:// and became an id, first {listed}:2. "
+        "Warning: 2 lines look like a URL but became an id, as https:// is missing or something "
+        f"stands before it, first {listed}:2. "
         "If it should be a URL, mend the list and load it into a new store.\n"
     )
     assert "shop.example/p/1" in stored_keys(store)

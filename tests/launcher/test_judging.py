@@ -330,7 +330,8 @@ def test_the_table_at_the_end():
         "when the shard is next started.\n"
         "Judged by exit code alone, as no report came: shard 5. A Scrapy worker reports if the "
         "HexShardAddon is enabled.\n"
-        "Keys given up in this run: 2. See why with: hexdigest-shard status STORE\n"
+        "Keys given up in this run: 2, 2 of them after errors. See why with: "
+        "hexdigest-shard status STORE\n"
     )
 
 

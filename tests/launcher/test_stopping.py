@@ -197,7 +197,7 @@ def test_with_no_worker_running_a_stop_says_so(launch, worker):
     assert "SIGTERM: stopping no workers." in run.text
 
 
-GO_ON = "Keys are left: the same command goes on where this run was stopped.\n"
+GO_ON = "Keys are left: the same command goes on where this run ended.\n"
 
 
 @pytest.mark.parametrize(
@@ -218,6 +218,13 @@ def test_a_run_that_was_stopped_ends_with_how_to_go_on_if_keys_are_left(launch, 
     assert run.end() == 143
     assert run.text.endswith(GO_ON) is says
     assert (GO_ON in run.text) is says
+
+
+def test_it_says_so_as_well_where_a_worker_was_killed(launch, worker):
+    report = "report=" + json.dumps({"event": "progress", "keys": 9, "open": 4})
+    run = launch("--shards", "1", "--", *worker, "open", report, "die=9")
+    assert run.end() == 1
+    assert run.text.endswith(GO_ON)
 
 
 def test_a_run_that_ends_by_itself_does_not_speak_of_going_on(launch, worker):
