@@ -32,7 +32,8 @@ def batches(folder: Path, scale: Scale) -> Section:
                 for kind in turn(list(KINDS), round_):
                     outcomes = measure(place, kind, processes, scale)
                     found[processes, kind].append(rate(outcomes))
-    section = Section("plain", f"Batches of {scale.batch}, beside a plain store", _about(scale))
+    title = f"A commit for {scale.batch} keys, beside a plain store that commits each"
+    section = Section("plain", title, _about(scale))
     for processes, goal in GOALS.items():
         name = "1 process" if processes == 1 else f"{processes} processes, one file"
         rates = {kind: tuple(found[processes, kind]) for kind in KINDS}
