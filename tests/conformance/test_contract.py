@@ -407,6 +407,30 @@ class TestSettle:
         assert not store.release(*claims[1:3])
         assert store.counts() == {"pending": 1, "running": 1, "done": 2, "failed": 0, "dead": 0}
 
+    @pytest.mark.parametrize("number", [1, 2])
+    @pytest.mark.parametrize(
+        "settle",
+        [
+            lambda store, *claims: store.complete(*claims),
+            lambda store, *claims: store.release(*claims),
+            lambda store, *claims: any([store.fail(claim, "late") for claim in claims]),
+        ],
+        ids=["complete", "release", "fail"],
+    )
+    def test_the_short_forms_change_nothing_of_what_another_worker_holds_now(
+        self, store, other, clock, settle, number
+    ):
+        store.enqueue(urls(number))
+        late = store.claim(lease_seconds=1)
+        clock.advance(1)
+        held = other.claim()
+        assert len(held) == number
+        assert not settle(store, *late)
+        assert store.counts()["running"] == number
+        assert store.outcomes() == {}
+        assert other.renew(held) == held
+        assert other.complete(*held)
+
     def test_settles_several_kinds_at_once(self, store):
         store.enqueue(urls(4))
         a, b, c, d = store.claim()
