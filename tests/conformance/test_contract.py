@@ -20,6 +20,7 @@ from scrapy_hexshard import (
     Work,
     stable_owner,
 )
+from scrapy_hexshard.store.contract import Kind
 
 
 def urls(n):
@@ -355,6 +356,15 @@ class TestSettle:
         assert store.counts()["pending"] == 0
         assert other.complete(again)
 
+    @pytest.mark.parametrize("kind", [Kind.FAIL, Kind.RELEASE])
+    def test_only_a_completion_brings_items_and_keys(self, store, kind):
+        store.enqueue(["page"])
+        page = store.claim()[0]
+        settled = store.settle([Settlement(page, kind, "x", items=["1"], discovered=["found"])])
+        assert settled == ([page], [])
+        assert list(store.items()) == []
+        assert sum(store.counts().values()) == 1
+
     def test_the_second_settlement_of_a_claim_is_stale(self, store):
         store.enqueue(["key"])
         claim = store.claim()[0]
@@ -413,7 +423,7 @@ class TestSettle:
         [
             lambda store, *claims: store.complete(*claims),
             lambda store, *claims: store.release(*claims),
-            lambda store, *claims: any([store.fail(claim, "late") for claim in claims]),
+            lambda store, *claims: any(store.fail(claim, "late") for claim in claims),
         ],
         ids=["complete", "release", "fail"],
     )
