@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from scrapy_hexshard import __version__
+from scrapy_hexshard.cli.process_one import heed_stop_signals
 from scrapy_hexshard.cli.streams import drop_output, open_missing_streams
 from scrapy_hexshard.errors import HexShardError, LaunchError
 
@@ -24,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Usage errors raise SystemExit(2), as argparse does.
     """
+    # First of all: the launcher has handlers of its own only once all that it needs is imported.
+    heed_stop_signals()
     open_missing_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     words, command = split_command(words)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from scrapy_hexshard.cli.inputs import BrokenInputError
-from scrapy_hexshard.cli.key_lines import lacks_scheme
 from scrapy_hexshard.cli.listing import Listing, add_listing_arguments
 from scrapy_hexshard.cli.progress import progress_bar
-from scrapy_hexshard.cli.rejects import Rejects, counted
+from scrapy_hexshard.cli.rejects import Rejects
+from scrapy_hexshard.cli.schemeless import Schemeless
 from scrapy_hexshard.cli.shares import spread
 from scrapy_hexshard.errors import SettingError
 from scrapy_hexshard.sharding import check_count
@@ -34,16 +34,11 @@ class Tally:
     rejects: Rejects
     added: int = 0
     known: int = 0
-    schemeless: int = 0
-    first_schemeless: str = ""
+    schemeless: Schemeless = field(default_factory=Schemeless)
 
     def stored(self, keys: int, added: int) -> None:
         self.added += added
         self.known += keys - added
-
-    def lacking_scheme(self, place: str) -> None:
-        self.schemeless += 1
-        self.first_schemeless = self.first_schemeless or place
 
     @property
     def records(self) -> int:
@@ -133,8 +128,8 @@ def _batches(listing: Listing, tally: Tally) -> Iterator[list[str | Work]]:
             if work is None:
                 tally.rejects.add(listing.name, record.number, record.fault)
             else:
-                if lacks_scheme(work if isinstance(work, str) else work.key):
-                    tally.lacking_scheme(f"{listing.name}:{record.number}")
+                key = work if isinstance(work, str) else work.key
+                tally.schemeless.look(key, listing.name, record.number)
                 batch.append(work)
                 characters += 0 if isinstance(work, str) else len(work.payload or "")
             if not room or characters >= _BATCH_PAYLOAD_CHARACTERS:
@@ -165,9 +160,5 @@ def _report_shards(added: int, before: list[int], after: list[int]) -> None:
 
 def _warnings(tally: Tally, noun: str) -> Iterator[str]:
     yield from tally.rejects.sentences(noun)
-    if tally.schemeless:
-        yield (
-            f"Warning: {counted(tally.schemeless, noun, 'looks', 'look')} like a URL without "
-            f"https:// and became an id, first {tally.first_schemeless}. If it should be a URL, "
-            "mend the list and load it into a new store."
-        )
+    advice = "mend the list and load it into a new store"
+    yield from tally.schemeless.sentences(noun, advice)

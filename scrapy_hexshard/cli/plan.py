@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from scrapy_hexshard.cli.listing import Listing, add_listing_arguments
 from scrapy_hexshard.cli.progress import progress_bar
 from scrapy_hexshard.cli.rejects import Rejects
+from scrapy_hexshard.cli.schemeless import Schemeless
 from scrapy_hexshard.cli.shares import spread
 from scrapy_hexshard.keys import digest
 from scrapy_hexshard.sharding import check_count, digest_owner
@@ -99,13 +100,18 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: Namespace) -> int:
     """Print the forecast. Raises SettingError or ShardError."""
     forecast, rejects = Forecast(check_count(arguments.shards)), Rejects()
-    listing = Listing(arguments)
-    _read(listing, forecast, rejects)
+    listing, schemeless = Listing(arguments), Schemeless()
+    _read(listing, forecast, rejects, schemeless)
     if arguments.json:
         sys.stdout.write(json.dumps(document(forecast, rejects)) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in _lines(forecast, rejects))
-    sys.stderr.writelines(f"{line}\n" for line in rejects.sentences(listing.noun))
+    advice = "mend the list before you load it"
+    warnings = (
+        *rejects.sentences(listing.noun),
+        *schemeless.sentences(listing.noun, advice),
+    )
+    sys.stderr.writelines(f"{line}\n" for line in warnings)
     return 0
 
 
@@ -124,7 +130,7 @@ def document(forecast: Forecast, rejects: Rejects) -> dict[str, Any]:
     }
 
 
-def _read(listing: Listing, forecast: Forecast, rejects: Rejects) -> None:
+def _read(listing: Listing, forecast: Forecast, rejects: Rejects, schemeless: Schemeless) -> None:
     count = 0
     with progress_bar(listing, lambda: f"Reading: {count:,} rows", lambda: count) as advance:
         for count, record in enumerate(listing, 1):
@@ -132,7 +138,9 @@ def _read(listing: Listing, forecast: Forecast, rejects: Rejects) -> None:
                 rejects.add(listing.name, record.number, record.fault)
             else:
                 work = record.work
-                forecast.add(work if isinstance(work, str) else work.key)
+                key = work if isinstance(work, str) else work.key
+                forecast.add(key)
+                schemeless.look(key, listing.name, record.number)
             if count % _STEP == 0:
                 advance()
 

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ def add_parser(subparsers: Any) -> None:
     )
     add = parser.add_argument
     add("--shards", type=int, required=True, metavar="N", help="number of shards, fixed for ever")
+    _add_logs(add)
+    add("--dry-run", action="store_true", help="print the commands and start nothing")
+    _add_proxies(add)
+    _add_times(add)
+    _add_restarts(add)
+    _add_output(add)
+    parser.set_defaults(run=run)
+
+
+def _add_logs(add: Callable[..., Any]) -> None:
     add("--log-dir", type=Path, metavar="DIR", help="one log file per shard; else to the console")
     rotation = Rotation()
     add(
@@ -59,7 +70,9 @@ def add_parser(subparsers: Any) -> None:
         metavar="N",
         help="older log files kept for each shard (%(default)d)",
     )
-    add("--dry-run", action="store_true", help="print the commands and start nothing")
+
+
+def _add_proxies(add: Callable[..., Any]) -> None:
     add(
         "--inherit-proxy", action="store_true", help="let HTTP_PROXY and the like reach the workers"
     )
@@ -72,6 +85,9 @@ def add_parser(subparsers: Any) -> None:
         help="first try the proxy of each shard, and start nothing if one fails; with URL, by "
         "asking for that page through it",
     )
+
+
+def _add_times(add: Callable[..., Any]) -> None:
     add(
         "--grace",
         type=_seconds,
@@ -86,6 +102,9 @@ def add_parser(subparsers: Any) -> None:
         metavar="SECONDS",
         help="time between the starts of two workers (%(default)g)",
     )
+
+
+def _add_restarts(add: Callable[..., Any]) -> None:
     add(
         "--max-restarts",
         type=_count,
@@ -100,6 +119,9 @@ def add_parser(subparsers: Any) -> None:
         help="stop a worker that makes no progress for so long, and start it again",
     )
     add("--fail-fast", action="store_true", help="once a worker has failed, stop all the others")
+
+
+def _add_output(add: Callable[..., Any]) -> None:
     add(
         "--summary-json",
         type=Path,
@@ -112,7 +134,6 @@ def add_parser(subparsers: Any) -> None:
         action="store_false",
         help="neither a live view on a terminal nor a line a minute elsewhere",
     )
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:

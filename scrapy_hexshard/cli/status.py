@@ -167,9 +167,8 @@ def _headline(snapshot: Snapshot, name: str) -> str:
     total = snapshot.total
     keys, ended = sum(total.values()), total[State.DONE] + total[State.DEAD]
     share = f", {100 * ended / keys:.1f} % ended" if keys else ""
-    return (
-        f"{_printable(name)}: {_many(keys, 'key')} on {_many(len(snapshot.shards), 'shard')}{share}"
-    )
+    extent = _many(keys, "key") if keys else "no keys yet"
+    return f"{_printable(name)}: {extent} on {_many(len(snapshot.shards), 'shard')}{share}"
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,8 +1,13 @@
-"""Waiting, the same under asyncio, any Twisted reactor and none."""
+"""The event loop, waited for or called from a thread: asyncio, any Twisted reactor or none."""
 
 from __future__ import annotations
 
-from scrapy.utils.asyncio import call_later
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from scrapy.utils.asyncio import call_later, is_asyncio_available
 from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 
@@ -40,3 +45,19 @@ class Alarm:
                 if timer is not None:
                     timer.cancel()
         self._rung = False
+
+
+def from_thread() -> Callable[..., object]:
+    """How a thread hands a call to the event loop, which this is called in."""
+    if is_asyncio_available():
+        loop = asyncio.get_running_loop()
+
+        def post(function: Callable[..., object], *args: Any) -> None:
+            # After a forced stop nobody is left to hear the answer.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(function, *args)
+
+        return post
+    from twisted.internet import reactor  # noqa: PLC0415
+
+    return reactor.callFromThread  # type: ignore[no-any-return]

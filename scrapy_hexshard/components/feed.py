@@ -24,6 +24,7 @@ from scrapy_hexshard.components.request_codec import (
     holds_request,
     is_live,
     of_unit,
+    stored_depth,
 )
 from scrapy_hexshard.components.start_intake import StartIntake
 from scrapy_hexshard.components.store_thread import Claimed
@@ -123,7 +124,9 @@ class Feed:
             raise self._intake.error
 
     def _shards_missing(self) -> None:
-        shards = ", ".join(f"shard {each.shard} ({each.keys} keys left)" for each in self._shards)
+        own = self._work.config.shard.index
+        others = [each for each in self._shards if each.shard != own]
+        shards = ", ".join(f"shard {each.shard} ({each.keys} keys left)" for each in others)
         detail = f"No worker is at work on {shards}"
         logger.error(
             "%s. Their pages may have links for this shard, so it is not finished. Start all %d "
@@ -234,16 +237,16 @@ class Feed:
         busy = self._claiming or self._intake.reading or work.open_units or work.settling
         if busy or self._ready or self._open is None:
             return False
-        # What waits for a start request, or for a feed that closes last, is held till the end.
-        held = len(self._waiting) + work.feeds.until_the_end
-        left = self._open.running + self._open.failed
+        # What is parked, here or by another worker of the shard, waits for a feed that may close no
+        # sooner than its worker ends.
+        left = self._open.running - self._open.parked + work.feeds.closing + self._open.failed
         if not self._waiting:
-            over = left <= held and self._open.pending == 0
-        else:
-            # As long as these wait, what is pending are suspects that cannot be had; and if one of
-            # these is a suspect itself, nothing can.
-            over = left <= held or any(claim.lone for claim in self._waiting.values())
-        return over and self._judge_others() is not Others.AT_WORK
+            over = left + self._open.pending == 0
+            return over and self._judge_others() is not Others.AT_WORK
+        # As long as these wait, what is pending are suspects that cannot be had; and if one of
+        # these is a suspect itself, nothing can. Other shards may be in the same state, so that to
+        # wait for them might be for ever.
+        return left <= len(self._waiting) or any(claim.lone for claim in self._waiting.values())
 
     def _judge_others(self) -> Others:
         """What other shards do; of interest only where pages may bring keys of other shards."""
@@ -275,10 +278,13 @@ class Feed:
 
     def _build(self, claim: Claim) -> Request:
         if (build := getattr(self._spider, "request_for_key", None)) is not None:
-            own = claim.payload is not None and not holds_request(claim.payload)
-            request = build(str(claim), json.loads(claim.payload or "null") if own else None)
+            payload = json.loads(claim.payload or "null")
+            stored = holds_request(claim.payload)
+            request = build(str(claim), None if stored else payload)
             if not isinstance(request, Request):
                 raise TypeError(f"request_for_key returned {type(request).__name__}, no Request")
+            if stored and (depth := stored_depth(payload)) is not None:
+                request.meta.setdefault("depth", depth)
             return request
         if is_live(claim.payload):
             return self._intake.live[claim].copy()

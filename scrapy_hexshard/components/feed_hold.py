@@ -60,12 +60,12 @@ class FeedHold:
         self._watch.install()
 
     @property
-    def until_the_end(self) -> int:
-        """How many keys wait only for batches that may close no sooner than the spider does."""
+    def closing(self) -> int:
+        """How many keys wait for a batch that is being stored; the others' may close last."""
         if not self._held:
             return 0
         open_batches = self._watch.open_batches()
-        return sum(held.batches <= open_batches for held in self._held.values())
+        return sum(not held.batches <= open_batches for held in self._held.values())
 
     def settle(self, unit: Unit, verdict: Verdict, settle: Settle) -> bool:
         """Call *settle* with the verdict on an ended *unit*, once its items are safe.

@@ -30,6 +30,7 @@ from scrapy_hexshard.store.contract import State
 logger = logging.getLogger(__name__)
 
 _TIMES = ("%(time)", "%(batch_time)")  # those that make a file of each run
+_BRACES = re.compile(r"\{(shards?)\}")
 _PARAMETER = re.compile(r"%\((\w+)\)[-+ #0]*[0-9]*(?:\.[0-9]+)?[a-z]")
 _NUMBER = re.compile(r"(?<![0-9])(?:0|[1-9][0-9]*)(?![0-9])")  # as a shard's is written
 _NEVER_APPENDED = (S3FeedStorage, GCSFeedStorage)
@@ -54,8 +55,16 @@ class FeedSetting:
     @property
     def suggested(self) -> str:
         """Its URI with the shard in it."""
-        head, dot, suffix = str(self).rpartition(".")
-        return f"{head}-%(shard)s.{suffix}" if dot and "/" not in suffix else f"{self}-%(shard)s"
+        uri = _BRACES.sub(r"%(\1)s", str(self))
+        if "%(shard)s" in uri:
+            return uri
+        head, dot, suffix = uri.rpartition(".")
+        return f"{head}-%(shard)s.{suffix}" if dot and "/" not in suffix else f"{uri}-%(shard)s"
+
+    @property
+    def has_braces(self) -> bool:
+        """Whether the shard is in it in the way of the launcher, which Scrapy does not fill in."""
+        return _BRACES.search(str(self)) is not None
 
     @property
     def is_stdout(self) -> bool:
@@ -140,9 +149,10 @@ def _check_waiting(config: Config, feeds: list[FeedSetting]) -> None:
 def _check_shard(feed: FeedSetting, config: Config, spider: Spider, settings: BaseSettings) -> None:
     shared = config.shard.count > 1 and not feed.is_stdout
     if shared and not feed.is_own(spider, config.shard):
+        hint = " Only hexdigest-shard run fills in braces." if feed.has_braces else ""
         raise SettingError(
             f"The feed {feed} is the same for all {config.shard.count} workers, which would write "
-            f"over each other's items. Give each its own: {feed.suggested}."
+            f"over each other's items. Give each its own: {feed.suggested}.{hint}"
         )
     function = feed.options.get(OPTION, settings[SETTING])
     if "%(shard" in feed.uri and not function and not _is_number(getattr(spider, "shard", None)):

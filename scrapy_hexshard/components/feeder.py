@@ -10,6 +10,7 @@ from scrapy.exceptions import NotConfigured
 
 from scrapy_hexshard.components.feed import Feed
 from scrapy_hexshard.components.ownership import Ownership
+from scrapy_hexshard.components.request_codec import SHARD_KEY, set_out
 from scrapy_hexshard.components.work import feeds_from_store
 from scrapy_hexshard.components.worker import WorkerExtension
 
@@ -70,13 +71,24 @@ class DropMiddleware:
 
     async def process_spider_output(
         self,
-        response: Any,  # noqa: ARG002 - Scrapy passes it by name
+        response: Any,
         result: AsyncIterator[Any],
     ) -> AsyncIterator[Any]:
         """The follow-ups this shard owns, and the items."""
         async for each in result:
-            if self._is_kept(each):
+            if self._is_follow_up_kept(each, response.url):
                 yield each
+
+    def _is_follow_up_kept(self, output: Any, found_on: str) -> bool:
+        if not isinstance(output, Request):
+            return True
+        if not self._drops_starts and output.meta.get(SHARD_KEY) is not None:
+            return True  # it becomes a key, whoever owns it
+        if "redirect_urls" in output.meta:
+            if output.url == found_on:
+                return True  # the page once more, which was led here from one that is owned
+            set_out(output)
+        return self._ownership.holds(output)
 
     def _is_kept(self, output: Any) -> bool:
         return not isinstance(output, Request) or self._ownership.holds(output)

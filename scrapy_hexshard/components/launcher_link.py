@@ -13,6 +13,7 @@ from scrapy_hexshard.sharding import ShardSpec
 FORCE_AFTER_SECONDS = 2.5
 KILL_AFTER_SECONDS = 10.0
 MAX_DETAIL = 400  # characters, of which each may take six bytes in a report
+MAX_FAULT = 150
 
 
 @cache
@@ -42,9 +43,21 @@ class LauncherLink:
         """The totals so far. That they come at all says that the event loop turns."""
         self._pipes.report("progress", **totals)
 
-    def closed(self, reason: str, detail: str | None, totals: dict[str, int]) -> None:
-        """The crawl has ended for *reason*; *detail* says more of it."""
-        told = {} if detail is None else {"detail": detail[:MAX_DETAIL]}
+    def closed(
+        self,
+        reason: str,
+        detail: str | None,
+        totals: dict[str, int],
+        fault: tuple[str, int] | None = None,
+    ) -> None:
+        """The crawl has ended for *reason*; *detail* says more of it.
+
+        *fault* is why most attempts failed that should not have, and how many.
+        """
+        told: dict[str, object] = {} if detail is None else {"detail": detail[:MAX_DETAIL]}
+        if fault is not None:
+            outcome, times = fault
+            told |= {"fault": outcome[:MAX_FAULT], "fault_times": times}
         self._pipes.report("closed", reason=reason, **told, **totals)
 
 

@@ -15,6 +15,7 @@ from scrapy_hexshard.components.request_codec import (
     CannotStoreError,
     encode_request,
     key_of,
+    set_out,
     stored_priority,
 )
 from scrapy_hexshard.components.tally import Tally
@@ -30,16 +31,17 @@ class Links:
     """What the open units have found.
 
     With *all_links* every request a callback yields is a link; otherwise those that say so with
-    ``meta["shard_key"]``.
+    ``meta["shard_key"]``. None is where a page *waits* for its feed, which may close last of all.
     """
 
     def __init__(
-        self, crawler: Crawler, shard: ShardSpec, tally: Tally, *, all_links: bool
+        self, crawler: Crawler, shard: ShardSpec, tally: Tally, *, all_links: bool, waits: bool
     ) -> None:
         self.led_elsewhere = all_links  # to keys of other shards, or might have
         self._shard = shard
         self._crawler = crawler
         self._all = all_links
+        self._waits = waits
         self._found: dict[int, dict[str, StoredWork]] = {}
         self._tally = tally
 
@@ -51,6 +53,7 @@ class Links:
         if request.dont_filter and not named:
             # So a retry that a callback makes is marked, and a page that is asked for once more.
             return self._keep(unit, "it has dont_filter=True")
+        set_out(request)
         try:
             key = key_of(request)
         except InvalidKeyError as error:
@@ -59,15 +62,15 @@ class Links:
             # A link of a page to itself; but a shard_key that came with the response's meta names
             # the work this request belongs to.
             return not named
-        if self._is_offsite(request):
-            return True
-        return self._store(unit, key, request)
+        return self._is_offsite(request) or self._store(unit, key, request)
 
     def found(self, token: int) -> list[StoredWork]:
         """The links of the unit of *token*, which are forgotten."""
         return list(self._found.pop(token, {}).values())
 
     def _store(self, unit: Unit, key: str, request: Request) -> bool:
+        if self._waits:
+            return self._keep(unit, "HEXSHARD_COMPLETE_AFTER = 'feed' would store it too late")
         spider = self._crawler.spider
         assert spider is not None
         try:

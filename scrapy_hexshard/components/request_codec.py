@@ -11,6 +11,7 @@ import base64
 import datetime as dt
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from inspect import ismethod
@@ -39,7 +40,10 @@ _TYPE, _VALUE = "$type", "$value"
 # These build an ordinary request and add nothing that outlives their making.
 _PLAIN_TYPES = (Request, FormRequest, JsonRequest, XmlRpcRequest)
 _SECRET_HEADERS = (b"Authorization", b"Proxy-Authorization", b"Cookie")
+_REDIRECTS = ("redirect_urls", "redirect_reasons", "redirect_times", "redirect_ttl")
 _SECRET_META = ("http_user", "http_pass", "ftp_user", "ftp_password")
+# In a form or in JSON.
+_PASSWORD_FIELD = re.compile(rb"(?:passw(?:or)?d|pwd)[\w.\-\]\[%]*\"?\s*[=:]", re.IGNORECASE)
 # What decoding JSON that we did not write may raise.
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _DEFAULTS: Mapping[str, Any] = {
@@ -67,14 +71,16 @@ class PayloadIsNoRequestError(HexShardError):
 
 
 def key_of(request: Request) -> str:
-    """The key of *request*: its ``shard_key``, or its canonical URL; raises InvalidKeyError.
-
-    A redirected request keeps the key it set out with.
-    """
+    """The key of *request*: its ``shard_key``, or its canonical URL; raises InvalidKeyError."""
     if (chosen := request.meta.get(SHARD_KEY)) is not None:
         return canonical_key(chosen)
-    url = (request.meta.get("redirect_urls") or [request.url])[0]
-    return request_key(request.method, url, request.body)
+    return request_key(request.method, request.url, request.body)
+
+
+def set_out(request: Request) -> None:
+    """Forget the redirects of the page that *request* was found on and whose meta it took along."""
+    for name in _REDIRECTS:
+        request.meta.pop(name, None)
 
 
 def of_unit(request: Request, token: int) -> Request:
@@ -123,6 +129,13 @@ def holds_request(payload: str | None) -> bool:
     return payload is not None and payload.startswith(f'{{"{_MARK}":')
 
 
+def stored_depth(fields: Any) -> int | None:
+    """The depth of the request stored as *fields*, decoded from JSON; None if it has none."""
+    meta = fields.get("meta", {})
+    depth = meta.get("depth") if isinstance(meta, dict) else None
+    return depth if isinstance(depth, int) else None
+
+
 def decode_request(payload: str, spider: Spider, key: str) -> Request:
     """The request stored in *payload*; raises PayloadIsNoRequestError with the reason."""
     fields = json.loads(payload)
@@ -143,6 +156,8 @@ def _check_storable(request: Request) -> None:
         raise CannotStoreError("it carries cookies or an authorization header")
     if any(name in request.meta for name in _SECRET_META):
         raise CannotStoreError("it carries a user name or password in its meta")
+    if _PASSWORD_FIELD.search(request.body):
+        raise CannotStoreError("it sends a password")
     if "@" in urlsplit(request.url).netloc or "@" in str(request.meta.get("proxy", "")):
         raise CannotStoreError("it carries credentials in a URL")
 

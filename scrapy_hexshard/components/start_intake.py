@@ -14,6 +14,7 @@ from scrapy.statscollectors import StatsCollector
 from twisted.internet.defer import CancelledError
 
 from scrapy_hexshard.components.event_loop import Alarm, turn
+from scrapy_hexshard.components.proxy_problems import causes, proxy_problem
 from scrapy_hexshard.components.request_codec import (
     LIVE_PAYLOAD,
     CannotStoreError,
@@ -74,12 +75,14 @@ class StartIntake:
         except CloseSpider as error:
             self._work.stop(error.reason or "cancelled")
         except Exception as error:  # noqa: BLE001 - kept for the feed, which raises it in the end
+            failure = _described(error)
             logger.error(  # noqa: TRY400 - the traceback follows when the feed raises it
-                "start() failed with %s: the keys stored so far are crawled, then this worker "
-                "ends with start_error.",
-                type(error).__name__,
+                "%s: the keys stored so far are crawled, then this worker ends with start_error.",
+                failure,
             )
             self.error = error
+            if self._work.reason is None:
+                self._work.detail = failure
         while self._storing:
             await self._room.wait()
         self.reading = False
@@ -143,7 +146,7 @@ class StartIntake:
             return encode_request(request, self._spider, key)
         except CannotStoreError as error:
             if not owned:
-                return None  # it lives in the worker that owns it, from its own start()
+                return LIVE_PAYLOAD  # it lives in the worker that owns it, from its own start()
             self._stats.inc_value("hexshard/live_only")
             self._warn_once(
                 "live",
@@ -173,11 +176,11 @@ class StartIntake:
             return
         self._storing, self._unstored = self._unstored, {}
         batch = list(self._storing.values())
-        self._stats.inc_value("hexshard/start_keys", len(batch))
         stored = self._work.thread.call(lambda store: store.enqueue(batch))
         stored.addCallbacks(self._stored, self._work.store_failed)
 
     def _stored(self, _added: int) -> None:
+        self._stats.inc_value("hexshard/start_keys", len(self._storing))
         self._storing = {}
         self._store()
         self._room.ring()
@@ -196,3 +199,10 @@ class StartIntake:
         if about not in self._warned:
             self._warned.add(about)
             logger.warning("%s", message)
+
+
+def _described(error: Exception) -> str:
+    """What start() failed with; nothing of the error's own words, with who knows what in them."""
+    described = f"start() failed with {type(error).__name__}"
+    problem = next(filter(None, map(proxy_problem, causes(error))), None)
+    return f"{described}, as its proxy failed: {problem}" if problem else described

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ class Tally:
         self.totals = Totals()
         self._crawler = crawler
         self._said: set[str] = set()
+        self._faults: Counter[str] = Counter()
 
     def count(self, name: str, by: int = 1) -> None:
         """Add to the stat ``hexshard/<name>``."""
@@ -55,7 +57,13 @@ class Tally:
             self.totals.failed += 1
             self.count("failed")
         # The reason why a payload is none may be another for each key.
-        self.count(f"outcome/{'payload' if _blames_payload(verdict) else verdict.outcome}")
+        outcome = "payload" if _blames_payload(verdict) else verdict.outcome
+        self._ended(outcome, is_fault=verdict.failed and _is_fault(verdict))
+
+    @property
+    def commonest_fault(self) -> tuple[str, int] | None:
+        """The outcome of most attempts that should not have failed, and of how many, if any did."""
+        return next(iter(self._faults.most_common(1)), None)
 
     def condemned(self, keys: Sequence[str]) -> None:
         """The store has given up *keys*, as workers died whenever they were crawled alone."""
@@ -63,8 +71,13 @@ class Tally:
             self.totals.dead += 1
             self.totals.faults += 1
             self.count("dead")
-            self.count(f"outcome/{WORKER_DIED}")
+            self._ended(WORKER_DIED, is_fault=True)
             logger.warning("Gave up %s: %s each time it was crawled alone.", key, WORKER_DIED)
+
+    def _ended(self, outcome: str, *, is_fault: bool) -> None:
+        self.count(f"outcome/{outcome}")
+        if is_fault:
+            self._faults[outcome] += 1
 
     def _completed(self, settlement: Settlement) -> None:
         self.totals.done += 1
@@ -76,12 +89,17 @@ class Tally:
 
     def _gave_up(self, settlement: Settlement, verdict: Verdict) -> None:
         self.totals.dead += 1
-        self.totals.faults += not verdict.permanent or _blames_payload(verdict)
+        self.totals.faults += _is_fault(verdict)
         self.count("dead")
         # What the origin itself says is not there is no cause for alarm, and may be common.
         level = logging.INFO if verdict.permanent else logging.WARNING
         claim = settlement.claim
         logger.log(level, "Gave up %s, attempt %d: %s", claim, claim.attempt, verdict.outcome)
+
+
+def _is_fault(verdict: Verdict) -> bool:
+    """Whether nothing that the origin says for good explains a failure."""
+    return not verdict.permanent or _blames_payload(verdict)
 
 
 def _blames_payload(verdict: Verdict) -> bool:

@@ -64,9 +64,15 @@ class Work:
         self._ledger = Ledger(self._unit_ended)
         self._state = EngineState(crawler, self._ledger)
         self._tally = Tally(crawler)
-        self.links = Links(crawler, config.shard, self._tally, all_links=config.follow == "key")
+        self.links = Links(
+            crawler,
+            config.shard,
+            self._tally,
+            all_links=config.follow == "key",
+            waits=config.complete_after == "feed",
+        )
         events = UnitEvents(crawler, self.links, self._tally, keeps_items=config.items)
-        self._tap = EngineTap(crawler, self._ledger, events, self._state, config.permanent_http)
+        self._tap = EngineTap(crawler, self._ledger, events, config.permanent_http)
         waits = config.complete_after == "feed"
         self.feeds = FeedHold(crawler, self._tap.unit_of, self._room, waits=waits)
         self._claims: dict[int, Claim] = {}
@@ -217,11 +223,9 @@ class Work:
         if reason == "finished" and self.reason is None and left:
             self.reason = "unfinished"
             logger.error(
-                "%d keys of this shard are left now that its feeds have closed: %d to be tried "
-                "again, as those whose feed could not be stored; the others new, brought by pages "
-                "that waited for it. Start again to go on.",
+                "%d keys of this shard are left now that its feeds have closed: a feed could not "
+                "be stored, or another worker of the shard is at work. Start again to go on.",
                 left.pending + left.running + left.failed,
-                left.failed,
             )
 
     def _close_now(self) -> None:
@@ -262,8 +266,8 @@ class Work:
 
     def _unit_ended(self, unit: Unit) -> None:
         claim = self._claims.pop(unit.token)
-        verdict = unit.verdict(empty_fails=self.config.empty == "fail")
         found = self.links.found(unit.token)
+        verdict = unit.verdict(empty_fails=self.config.empty == "fail" and not found)
         self._room()
         if verdict.interrupted or self._closed:
             self.feeds.forget(unit.token)
@@ -366,6 +370,11 @@ class Work:
     def report(self) -> dict[str, int]:
         """The totals, for the launcher."""
         return {**asdict(self._tally.totals), "running": self.open_units, **self._extent}
+
+    @property
+    def commonest_fault(self) -> tuple[str, int] | None:
+        """Why most attempts failed that should not have, and how many, for the launcher."""
+        return self._tally.commonest_fault
 
     def _look_at_extent(self) -> None:
         """Learn from time to time how much of the shard is left, for the launcher to show."""

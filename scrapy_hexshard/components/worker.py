@@ -82,11 +82,12 @@ class WorkerExtension:
         """Give back what is open and say how it ended."""
         if self._housekeeping.running:
             self._housekeeping.stop()
-        detail = None
+        detail = fault = None
         if self.work is not None:
             await self.work.close(reason)
             reason, detail = self.work.reason or reason, self.work.detail
-        self._link.closed(reason, detail, self._totals())
+            fault = self.work.commonest_fault
+        self._link.closed(reason, detail, self._totals(), fault)
         if self._link.dropped:
             self._stats.set_value("hexshard/status_dropped", self._link.dropped)
 

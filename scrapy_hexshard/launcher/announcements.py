@@ -25,11 +25,14 @@ def worker_count(count: int) -> str:
     return f"{count or 'no'} worker{'' if count == 1 else 's'}"
 
 
-def obituary(verdict: Verdict, life: Life, delay: float | None, *, fails_to_boot: bool) -> str:
-    """How *life* ended, and what comes next: another one after *delay* seconds, if that is set."""
+def obituary(verdict: Verdict, life: Life, delay: float | None, hopeless: str | None) -> str:
+    """How *life* ended, and what comes next: another one after *delay* seconds, if that is set.
+
+    If it is not, *hopeless* may say why not.
+    """
     if delay is not None:
         return f"{verdict.why}; starts again in {delay:.1f} s."
     if verdict.state is not State.FAILED:
         return f"{verdict.state.value}, {exit_name(life.returncode)}."
-    gave_up = " It is not started again: it fails to boot." if fails_to_boot else ""
+    gave_up = f" It is not started again: {hopeless}." if hopeless else ""
     return f"failed: {verdict.why}.{gave_up}"

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from scrapy_hexshard.launcher.live_screen import Screen, View, terminal_size
+from scrapy_hexshard.launcher.threads import start_thread
 
 _WRITE_BYTES = 4096  # small, so that a slow reader is told apart from none
 _BATCH_BYTES = 262_144
@@ -27,6 +28,8 @@ class Channel:
     A line for which there is no room, or that cannot be written, is counted as dropped. When the
     reader is gone, as a closed terminal is, all are lost without a word: nobody is there to miss
     them.
+
+    Raises LaunchError if its thread cannot be started.
     """
 
     def __init__(self, view_fd: int) -> None:
@@ -43,7 +46,7 @@ class Channel:
         self._drawn_at: float | None = None
         self._draw_at = 0.0
         self.dropped = 0
-        threading.Thread(target=self._run, name=f"hexshard-console-{view_fd}", daemon=True).start()
+        start_thread(self._run, name=f"hexshard-console-{view_fd}")
 
     def put(self, fd: int, lines: bytes, capacity: int) -> None:
         """Queue *lines* for *fd*, unless more than *capacity* bytes would wait then."""

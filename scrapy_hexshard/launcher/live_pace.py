@@ -61,10 +61,10 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """The part of all keys that has ended, from 0 to 1."""
-        if self.keys is None or self.open is None:
+        """The part of all keys that has ended, from 0 to 1; None where there are no keys."""
+        if not self.keys or self.open is None:
             return None
-        return 1 - self.open / self.keys if self.keys else 1.0
+        return 1 - self.open / self.keys
 
 
 class Course:

@@ -45,6 +45,8 @@ def extent(progress: Progress) -> str:
     """How many keys have ended, and of how many if that is known."""
     if progress.keys is None or progress.open is None:
         return f"{progress.ended:,} keys ended"
+    if not progress.keys:
+        return "no keys yet"
     return f"{progress.keys - progress.open:,} of {progress.keys:,} keys"
 
 

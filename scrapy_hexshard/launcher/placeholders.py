@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _PLACEHOLDER = re.compile(r"\{\{(shards?)\}\}|\{(shards?)\}")
+_IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 def fill(text: str, shard: int, shards: int) -> str:
@@ -21,3 +22,8 @@ def fill(text: str, shard: int, shards: int) -> str:
 def has_shard(text: str) -> bool:
     """Whether *text* is another one for each shard, once filled."""
     return any(match[2] == "shard" for match in _PLACEHOLDER.finditer(text))
+
+
+def has_unknown(text: str) -> bool:
+    """Whether *text* has something in braces that fill() leaves as it is, such as ``{session}``."""
+    return _IN_BRACES.search(_PLACEHOLDER.sub("", text)) is not None

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scrapy_hexshard.errors import SettingError
-from scrapy_hexshard.launcher.placeholders import fill
+from scrapy_hexshard.launcher.placeholders import fill, has_unknown
 from scrapy_hexshard.launcher.proxy_files import Source, read_source
 from scrapy_hexshard.proxy_url import PROXY_VARIABLE, Proxy, parse_proxy
 
@@ -37,10 +37,17 @@ class ShardProxy:
 def read_proxies(environ: Mapping[str, str], shards: int) -> dict[int, ShardProxy]:
     """The proxies of shards 0 to *shards* - 1 that have one; an empty variable counts as none.
 
-    Raises SettingError, naming the variable and the rule, for a value that is no proxy URL, and for
-    a file that cannot be read.
+    Raises SettingError, naming the variable and the rule, for a value that is no proxy URL, for
+    braces in a template that are none of its own, and for a file that cannot be read.
     """
     template = read_source(environ, *_TEMPLATES)
+    if template and has_unknown(template.text):
+        # Without a word of what is in them, as that may be a password.
+        raise SettingError(
+            f"{template.name} has something in braces that is neither {{shard}} nor {{shards}}; "
+            "nothing else is filled in. Mend it, or percent-encode braces that are meant as they "
+            "are: %7B and %7D."
+        )
     found = {}
     for shard in range(shards):
         own = read_source(environ, f"{PROXY_VARIABLE}_{shard}", f"{FILE_VARIABLE}_{shard}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 
 from scrapy_hexshard.errors import SettingError
 from scrapy_hexshard.launcher import socks5
+from scrapy_hexshard.launcher.threads import start_thread
 from scrapy_hexshard.proxy_url import Proxy
 
 TIMEOUT_SECONDS = 10.0
@@ -84,7 +84,8 @@ def check_proxies(
 ) -> list[int]:
     """Try them all, say a line for each shard as soon as it is known, and return those that failed.
 
-    One proxy of several shards is tried once. Once *is_stopped* nobody is waited for.
+    One proxy of several shards is tried once. Once *is_stopped* nobody is waited for. Raises
+    LaunchError if the system gives no thread to try one in.
     """
     users: dict[object, list[int]] = {}
     for shard, proxy in proxies.items():
@@ -112,7 +113,7 @@ def _try_all(
             deadlines[place] = time.monotonic() + TIMEOUT_SECONDS
             # A daemon, as nothing can end the search for a name: nobody waits for it after Ctrl-C.
             job = (proxies[place], target, place, answers)
-            threading.Thread(target=_answer, args=job, daemon=True).start()
+            start_thread(_answer, *job, name=f"hexshard-proxy-{place}")
         first = min(deadlines, key=deadlines.__getitem__)
         left = deadlines[first] - time.monotonic()
         try:

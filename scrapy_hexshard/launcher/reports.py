@@ -46,6 +46,13 @@ class Extent(NamedTuple):
     open: int
 
 
+class Fault(NamedTuple):
+    """The outcome of most attempts that should not have failed, and of how many."""
+
+    outcome: str
+    times: int
+
+
 _COUNTS = tuple(field.name for field in fields(Totals))
 
 
@@ -56,6 +63,7 @@ class Reports:
         self.heard = False  # the worker has opened a spider, and says so
         self.reason: str | None = None  # why the spider closed; not `finished`, if any was not
         self.detail: str | None = None  # what it says beside that reason
+        self.fault: Fault | None = None  # of most attempts
         self.shard: int | None = None  # the one it works, as it says
         self.unreadable = 0
         self.extent: Extent | None = None  # None while the worker has not told it
@@ -98,6 +106,7 @@ class Reports:
                 if self.reason in {None, FINISHED}:
                     detail = report.get("detail")
                     self.reason, self.detail = reason, detail if isinstance(detail, str) else None
+                self.fault = max(self.fault, _fault(report), key=_times)
             case _:
                 self.unreadable += 1
                 return
@@ -140,3 +149,12 @@ def _extent(report: dict[str, Any]) -> Extent | None:
     if _is_count(keys) and _is_count(open_) and open_ <= keys:
         return Extent(keys, open_)
     return None
+
+
+def _fault(report: dict[str, Any]) -> Fault | None:
+    outcome, times = report.get("fault"), report.get("fault_times")
+    return Fault(outcome, times) if isinstance(outcome, str) and _is_count(times) else None
+
+
+def _times(fault: Fault | None) -> int:
+    return fault.times if fault else -1

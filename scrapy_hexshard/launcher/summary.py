@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from scrapy_hexshard.launcher.plan import shard_names
-from scrapy_hexshard.launcher.reports import Totals
+from scrapy_hexshard.launcher.reports import Extent, Totals
 from scrapy_hexshard.launcher.verdict import Life, State, Verdict, exit_name
 
 _HEADER = (
@@ -37,6 +37,10 @@ class Ended(Protocol):
     def verdict(self) -> Verdict:
         """The verdict on them."""
 
+    @property
+    def extent(self) -> Extent | None:
+        """The keys of its shard, as far as it has told them."""
+
 
 def summarize(workers: Sequence[Ended]) -> str:
     """The table of all *workers*, and what deserves a sentence; ends with a line end."""
@@ -54,7 +58,7 @@ def summarize(workers: Sequence[Ended]) -> str:
 
 
 def sentences(workers: Sequence[Ended]) -> Iterable[str]:
-    """What to know beyond the table: failures, kills, silence, dead keys."""
+    """What to know beyond the table: failures, kills, silence, dead keys, keys that are left."""
     for worker in workers:
         if worker.verdict.state is State.FAILED:
             yield f"shard {worker.shard} failed: {worker.verdict.why}."
@@ -72,6 +76,8 @@ def sentences(workers: Sequence[Ended]) -> Iterable[str]:
         yield f"Sent reports that cannot be read: {shard_names(garbled)}."
     if dead := sum(worker.totals.dead for worker in workers):
         yield f"Keys given up in this run: {dead}. See why with: hexdigest-shard status STORE"
+    if any(map(_can_go_on, workers)):
+        yield "Keys are left: the same command goes on where this run was stopped."
 
 
 def run_seconds(workers: Sequence[Ended]) -> float:
@@ -111,6 +117,13 @@ def _is_silent(worker: Ended) -> bool:
     if not worker.lives or worker.lives[-1].returncode != 0:
         return False
     return not (worker.lives[-1].reported or worker.lives[-1].told_to_stop)
+
+
+def _can_go_on(worker: Ended) -> bool:
+    """Whether it was stopped with keys left; only one that has a store tells of any."""
+    if worker.verdict.state is not State.STOPPED:
+        return False
+    return worker.totals.released > 0 or (worker.extent is not None and worker.extent.open > 0)
 
 
 def _time(seconds: float) -> str:

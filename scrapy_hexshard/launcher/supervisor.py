@@ -186,10 +186,10 @@ class Supervisor:
         now = self._clock()
         life = worker.bury(now)
         for_good = for_good or self._stopping
-        delay = None if for_good else worker.restarts.delay_after(life)
+        others = [each for each in self._workers if each is not worker]
+        delay = None if for_good else worker.restarts.delay_after(life, others)
         worker.start_at = None if delay is None else now + delay
-        fails_to_boot = worker.restarts.fails_to_boot
-        said = obituary(worker.verdict, life, delay, fails_to_boot=fails_to_boot)
+        said = obituary(worker.verdict, life, delay, worker.restarts.hopeless)
         self._console.say(f"shard {worker.shard}: {said}")
         failed = delay is None and worker.verdict.state is State.FAILED
         if failed and self._fail_fast and not self._stopping:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from scrapy_hexshard.launcher.reports import FINISHED, Totals
+from scrapy_hexshard.launcher.reports import FINISHED, Fault, Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Life:
     started_at: float = 0.0  # by the clock of time.monotonic()
     seconds: float = 0.0
     detail: str | None = None  # what the worker said beside its reason
+    fault: Fault | None = None  # of most of its attempts
 
     @property
     def succeeded(self) -> bool:
@@ -59,7 +61,7 @@ def judge(lives: Sequence[Life]) -> Verdict:
     last = lives[-1]
     if last.told_to_stop and not last.succeeded:
         return Verdict(State.STOPPED)
-    why = _failure(last) or _fruitless(sum((life.totals for life in lives), Totals()))
+    why = _failure(last) or _fruitless(lives)
     return Verdict(State.FAILED, why) if why else Verdict(State.FINISHED)
 
 
@@ -79,10 +81,22 @@ def _failure(last: Life) -> str | None:
     return None
 
 
-def _fruitless(totals: Totals) -> str | None:
-    if totals.done == 0 and totals.faults > 0:
-        return f"it completed no key, and {totals.faults} ended in an error"
-    return None
+def _fruitless(lives: Sequence[Life]) -> str | None:
+    totals = sum((life.totals for life in lives), Totals())
+    if totals.done > 0 or totals.faults == 0:
+        return None
+    return f"it completed no key, and {totals.faults} ended in an error{_most_often(lives)}"
+
+
+def _most_often(lives: Sequence[Life]) -> str:
+    times: Counter[str] = Counter()
+    for life in lives:
+        if life.fault:
+            times[life.fault.outcome] += life.fault.times
+    return "".join(
+        f"; most often: {outcome} ({count:,} time{'' if count == 1 else 's'})"
+        for outcome, count in times.most_common(1)
+    )
 
 
 def exit_name(returncode: int | None) -> str:

@@ -8,7 +8,7 @@ from scrapy_hexshard.launcher.child import Child
 from scrapy_hexshard.launcher.ladder import Ladder, Stage
 from scrapy_hexshard.launcher.logs import ShardOutput
 from scrapy_hexshard.launcher.plan import ProcessSpec
-from scrapy_hexshard.launcher.reports import Extent, Reports, Totals
+from scrapy_hexshard.launcher.reports import Extent, Fault, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.stall import StallWatch
 from scrapy_hexshard.launcher.verdict import Life, Verdict, judge
@@ -16,6 +16,7 @@ from scrapy_hexshard.sharding import SHARDS_VARIABLE
 
 MAX_REASON = 80  # characters shown
 MAX_DETAIL = 300
+MAX_FAULT = 80
 
 SWEEP_SECONDS = 0.05  # how often to look whether the rest of a process group has gone
 
@@ -190,6 +191,7 @@ class Worker:
             finished=reports.finished,
             reason=self._shown(reports.reason, MAX_REASON),
             detail=self._shown(reports.detail, MAX_DETAIL),
+            fault=self._shown_fault(reports.fault),
             totals=reports.totals,
             unreadable=reports.unreadable,
             wrong_shard=reports.shard if self._is_another(reports.shard) else None,
@@ -209,6 +211,10 @@ class Worker:
         hidden = self.output.redactor.hide_text(text or "")
         line = "".join(char if char.isprintable() else " " for char in hidden)
         return (line if len(line) <= limit else f"{line[:limit]}...") or None
+
+    def _shown_fault(self, fault: Fault | None) -> Fault | None:
+        outcome = self._shown(fault.outcome, MAX_FAULT) if fault else None
+        return fault._replace(outcome=outcome) if fault and outcome else None
 
     def _is_another(self, shard: int | None) -> bool:
         # The only worker of a launcher may well work some shard of a crawl on many machines.

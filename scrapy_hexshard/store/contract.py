@@ -103,7 +103,8 @@ class Kind(StrEnum):
 class Settlement:
     """How one claim ends. Build it with complete(), fail() or release().
 
-    *items* (JSON texts) and *discovered* keys are stored together with a completion only.
+    *items* (JSON texts) and *discovered* keys are stored together with a completion only. Of a
+    discovered key that is known already nothing changes but the priority, where it is higher.
     """
 
     claim: Claim
@@ -157,6 +158,7 @@ class OpenWork(NamedTuple):
     # Seconds until this worker may get a key; None if none is left. It is no less than a second
     # where only what the worker holds itself keeps the rest from it.
     next_in: float | None
+    parked: int  # of those running
 
     def __bool__(self) -> bool:
         return self.next_in is not None

@@ -46,6 +46,7 @@ def test_one_ctrl_c_stops_cleanly_and_the_next_run_finishes(sharded: Crawl) -> N
     assert all_gone(pids)
     assert sharded.count("running") == 0
     assert "SIGKILL" not in sharded.text
+    assert "Keys are left: the same command goes on" in sharded.text
     sharded.start()
     assert sharded.wait() == 0, sharded.text
     assert sharded.complaints() == []
@@ -160,7 +161,8 @@ class Raises(scrapy.Spider):
     sharded.settings = ("-s", "HEXSHARD_MAX_ATTEMPTS=1")
     sharded.start(command=command)
     assert sharded.wait() == 1
-    assert "completed no key" in sharded.text
+    assert "completed no key, and " in sharded.text
+    assert "; most often: spider: ValueError (" in sharded.text
     assert sharded.count("dead") == 8
 
 

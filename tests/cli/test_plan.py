@@ -128,3 +128,17 @@ def test_an_input_that_does_not_fit_is_said_in_a_sentence(
 
     assert "There is no column 'url'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [table]
+
+
+def test_lines_that_lack_their_scheme_are_said_once_with_the_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed = tmp_path / "urls.txt"
+    listed.write_text("https://a.example/\nwww.a.example/b\nA-1\na.example/c\n")
+
+    assert main(["plan", str(listed), "--shards", "4"]) == 0
+
+    assert capsys.readouterr().err == (
+        f"Warning: 2 lines look like a URL without https:// and became an id, first {listed}:2. "
+        "If it should be a URL, mend the list before you load it.\n"
+    )

@@ -211,3 +211,12 @@ def test_the_store_may_come_before_or_after(words, path: Path, store, capsys) ->
     store.complete(*store.claim())
     assert main(["status", *(word.format(path) for word in words)]) == 0
     assert "10 of 10 keys (100.0 %)" in capsys.readouterr().out
+
+
+def test_a_store_without_keys_is_not_through_but_has_none_yet(path: Path, capsys) -> None:
+    with open_store(str(path), 2):
+        pass
+    assert main(["status", "--watch", "0.1", str(path)]) == 0
+    said, table, *_ = capsys.readouterr().out.splitlines()
+    assert said == "0:00:00: no keys yet."
+    assert table == f"{path}: no keys yet on 2 shards"

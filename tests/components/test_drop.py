@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import FormRequest, Request
 from scrapy.pipelines.files import FilesPipeline
 from support.crawling import crawl_test, run
 from support.spiders import Plain
@@ -70,6 +70,48 @@ async def test_the_workers_together_request_everything_exactly_once(origin, sett
         union += spider.seen
     # Every worker owns a start page here, so each sees the links to its follow-ups.
     assert sorted(union) == sorted(every)
+
+
+@either
+@crawl_test
+async def test_a_post_that_is_redirected_stays_with_the_shard_that_sent_it(origin, settings):
+    class Posts(Plain):
+        seen: list[str] = []  # noqa: RUF012
+
+        async def start(self) -> Any:
+            for n in range(12):
+                to = f"{origin}/redirect?u=/ok?{n}"
+                yield FormRequest(to, formdata={"n": str(n)}, dont_filter=True)
+
+        def parse(self, response: Any) -> Any:
+            self.seen.append(response.url)
+
+    for shard in range(3):
+        await run(Posts, settings, shard=str(shard), shards="3")
+    assert sorted(Posts.seen) == sorted(f"{origin}/ok?{n}" for n in range(12))
+
+
+@crawl_test
+async def test_a_link_with_the_meta_of_a_redirected_page_is_judged_by_its_own_url(origin):
+    class Moved(Plain):
+        seen: list[str] = []  # noqa: RUF012
+
+        async def start(self) -> Any:
+            for n in range(30):
+                yield Request(f"{origin}/redirect?u=/ok?s={n}", dont_filter=True)
+
+        def parse(self, response: Any) -> Any:
+            if "f=" in response.url:
+                self.seen.append(response.url)
+            elif "again" not in response.meta:
+                yield response.request.replace(meta={**response.meta, "again": 1}, dont_filter=True)
+            else:
+                for n in range(8):
+                    yield self.follow(response, f"/ok?f={n}", meta=response.meta)
+
+    for shard in range(3):
+        await run(Moved, {}, shard=str(shard), shards="3")
+    assert sorted(Moved.seen) == [f"{origin}/ok?f={n}" for n in range(8)]
 
 
 @crawl_test

@@ -82,6 +82,19 @@ async def test_one_file_for_all_workers_is_refused_with_the_line_to_use(store_pa
     assert list(folder.iterdir()) == []
 
 
+@crawl_test
+async def test_the_braces_of_the_launcher_typed_by_hand_are_told_from_what_scrapy_fills_in(
+    store_path, folder
+):
+    for uri in ("items-{shard}.jsonl", "{shards}/items.jsonl"):
+        with pytest.raises(SettingError) as refused:
+            await worker(store_path, 1, feed(uri))
+        line = {"i": "items-%(shard)s.jsonl", "{": "%(shards)s/items-%(shard)s.jsonl"}[uri[0]]
+        assert str(refused.value).endswith(
+            f"Give each its own: {line}. Only hexdigest-shard run fills in braces."
+        )
+
+
 OWN = {
     "shard": "items-%(shard)s.jsonl",
     "padded": "items-%(shard)03d.jsonl",
@@ -226,6 +239,7 @@ async def test_a_feed_is_not_overwritten_once_a_key_is_done(store_path, origin, 
 
 APPENDING: dict[str, Any] = {
     "file": lambda: feed("items.jsonl"),
+    "batches": lambda: feed("items-%(batch_id)d.jsonl", batch_item_count=1),
     "new file": lambda: feed("items-%(time)s.jsonl", overwrite=True),
     "new batches": lambda: remote_feed(remote(), 1, "remote://host/%(batch_time)s.jsonl"),
     "storage that appends": lambda: {
@@ -243,8 +257,9 @@ async def test_a_feed_that_keeps_what_it_has_goes_on(store_path, origin, folder,
     await crawl(store_path, Plain, keys(origin, 1), settings)
     crawled = await crawl(store_path, Plain, keys(origin, 2), settings)
     assert crawled.counts == {"done": 2}
-    if case == "file":
-        assert len(lines(folder / "items.jsonl")) == 2
+    # Batches are counted from 1 in each run.
+    name = {"file": "items.jsonl", "batches": "items-1.jsonl"}.get(case)
+    assert name is None or len(lines(folder / name)) == 2
 
 
 @crawl_test

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from scrapy.utils.defer import deferred_from_coro
-from support.crawling import REACTORLESS, Crawl, crawl, crawl_test
+from support.crawling import REACTORLESS, Crawl, crawl, crawl_test, run, together
 from support.feeding import feed, lines, opened, remote, remote_feed
 from support.spiders import Plain, nap, until
 from twisted.internet.defer import Deferred
@@ -343,7 +343,7 @@ async def test_waiting_for_feeds_while_links_are_keys_is_refused(store_path, ori
 
 
 @crawl_test
-async def test_links_that_come_with_the_last_feed_leave_the_shard_unfinished(store_path, origin):
+async def test_a_link_stays_with_its_page_as_its_feed_may_close_last(store_path, origin):
     class Links(Plain):
         def parse(self, response: Any) -> Any:
             yield {"url": response.url}
@@ -353,11 +353,29 @@ async def test_links_that_come_with_the_last_feed_leave_the_shard_unfinished(sto
     storage = remote()
     settings = {**WAITS, **remote_feed(storage, uri="remote://host/%(time)s.jsonl")}
     crawled = await crawl(store_path, Links, keys(origin, 1), settings)
-    assert crawled.counts == {"done": 1, "pending": 1}
-    assert reason(store_path) == "unfinished"
-    crawled = await crawl(store_path, Links, [], settings)
-    assert crawled.counts == {"done": 2}
+    assert crawled.counts == {"done": 1}
+    assert crawled.stat("hexshard/links_kept") == 1
     assert reason(store_path) == "finished"
+    assert storage.urls() == [f"{origin}/ok?0", f"{origin}/ok?found"]
+
+
+@crawl_test
+async def test_two_workers_of_one_shard_do_not_wait_for_each_others_feeds(store_path, origin):
+    class Slow(Plain):
+        async def parse(self, response: Any) -> Any:
+            await nap(0.05)
+            yield {"url": response.url}
+
+    storage = remote()
+    pages = keys(origin, 40)
+    with SQLiteWorkStore(str(store_path), ShardSpec(0, 1)) as store:
+        store.enqueue(pages)
+    feeds = [remote_feed(storage, uri=f"remote://host/{n}-%(time)s.jsonl") for n in range(2)]
+    stored = {"HEXSHARD_STORE": str(store_path), "HEXSHARD_MAX_UNITS": 2, **WAITS}
+    crawlers = await together(*(run(Slow, {**stored, **each}) for each in feeds))
+    assert Crawl(crawlers[0], store_path).counts == {"done": 40}
+    assert storage.urls() == sorted(pages)
+    assert all(each.stats.get_value("hexshard/done") for each in crawlers)
 
 
 @crawl_test

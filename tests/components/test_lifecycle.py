@@ -359,6 +359,31 @@ def linked(project: Project, *arguments: str) -> tuple[object, Pipes]:
     return process, pipes
 
 
+def test_a_life_of_less_than_a_second_reports_what_it_has_ended(project):
+    project.write(
+        """
+import asyncio, os
+
+class Brief(scrapy.Spider):
+    name = "brief"
+
+    async def parse(self, response):
+        if response.url.endswith("?1"):
+            while not self.crawler.stats.get_value("hexshard/done"):
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            os._exit(3)
+        yield {"url": response.url}
+"""
+    )
+    project.load(*count_keys(project, count=2))
+    process, pipes = linked(project, "crawl", "brief")
+    assert project.wait(process).code == 3
+    pipes.let_go()
+    _, *progress = pipes.events()
+    assert [event["done"] for event in progress][-1:] == [1]
+
+
 def test_a_worker_reports_to_its_launcher(project):
     project.write(
         """
@@ -401,6 +426,8 @@ class Pages(scrapy.Spider):
         "items": 5,
         "running": 0,
         "pages": 7,
+        "fault": "spider: ValueError",  # a 404 is none
+        "fault_times": 1,
     }
 
 

@@ -6,13 +6,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from scrapy import Request
+from scrapy import FormRequest, Request
+from scrapy.http import JsonRequest
 from scrapy.linkextractors import LinkExtractor
 from scrapy.spiders import CrawlSpider, Rule
 from support.crawling import Crawl, crawl, crawl_test, later, run, together
 from support.spiders import Plain, nap
 
-from scrapy_hexshard import ShardSpec, SQLiteWorkStore, stable_owner
+from scrapy_hexshard import ShardSpec, SQLiteWorkStore, Work, stable_owner
+from scrapy_hexshard.components.request_codec import LIVE_PAYLOAD
 
 PAGES = 30
 BY_KEY = {"HEXSHARD_FOLLOW": "key", "HEXSHARD_MAX_ATTEMPTS": 2}
@@ -172,6 +174,93 @@ async def test_an_offsite_link_that_is_allowed_is_stored(store_path, origin):
 
 
 @crawl_test
+async def test_a_link_that_takes_the_meta_of_a_redirected_page_along_is_stored(store_path, origin):
+    class Moved(Plain):
+        def parse(self, response: Any) -> Any:
+            yield {"url": response.url, "redirects": response.meta.get("redirect_times", 0)}
+            if "first" in response.url:
+                yield self.follow(response, "/ok?next", meta=response.meta)
+
+    crawled = await crawl(store_path, Moved, [f"{origin}/redirect?u=/ok?first"], BY_KEY)
+    assert sorted(list(item.values()) for item in crawled.items) == [
+        [f"{origin}/ok?first", 1],
+        [f"{origin}/ok?next", 0],
+    ]
+    assert crawled.counts == {"done": 2}
+
+
+@crawl_test
+async def test_of_two_links_to_a_page_the_first_one_wins(store_path, origin):
+    class Twice(Plain):
+        order: list[str] = []  # noqa: RUF012
+
+        def parse(self, response: Any) -> Any:
+            yield self.follow(response, "/ok?page", callback=self.page, priority=-1)
+            yield self.follow(response, "/ok?other", callback=self.other)
+
+        def other(self, response: Any) -> Any:
+            self.order.append("other")
+            yield self.follow(response, "/ok?page", callback=self.other, priority=-2)
+            yield {"url": response.url}
+
+        def page(self, response: Any) -> Any:
+            self.order.append("page")
+            yield {"depth": response.meta["depth"]}
+
+    crawled = await crawl(store_path, Twice, [f"{origin}/ok?0"], BY_KEY)
+    assert Twice.order == ["other", "page"]
+    assert {"depth": 1} in crawled.items
+    assert crawled.counts == {"done": 3}
+
+
+@crawl_test
+async def test_a_form_with_a_password_is_never_stored(store_path, origin):
+    class Login(Plain):
+        def parse(self, response: Any) -> Any:
+            form = {"user": "ann", "account[password]": "hunter2"}
+            yield FormRequest(f"{origin}/ok?login", formdata=form, callback=self.leaf)
+            yield JsonRequest(f"{origin}/ok?api", data={"passwd": "hunter2"}, callback=self.leaf)
+
+        def leaf(self, response: Any) -> Any:
+            yield {"url": response.url}
+
+    crawled = await crawl(store_path, Login, [f"{origin}/ok?0"], BY_KEY)
+    assert len(crawled.items) == 2
+    assert crawled.counts == {"done": 1}
+    assert crawled.stat("hexshard/links_kept") == 2
+
+
+@crawl_test
+async def test_a_page_of_links_is_not_empty_where_that_is_a_failure(store_path, origin):
+    class Links(Plain):
+        def parse(self, response: Any) -> Any:
+            if response.url.endswith("0"):
+                yield self.follow(response, "/ok?1")
+
+    settings = {**BY_KEY, "HEXSHARD_EMPTY": "fail", "HEXSHARD_MAX_ATTEMPTS": 1}
+    crawled = await crawl(store_path, Links, [f"{origin}/ok?0"], settings)
+    assert crawled.counts == {"done": 1, "dead": 1}
+
+
+@crawl_test
+async def test_links_keep_their_depth_where_the_spider_builds_the_requests(store_path, origin):
+    class Builds(Plain):
+        def request_for_key(self, key: str, payload: Any) -> Any:
+            assert payload is None
+            return Request(key)
+
+        def parse(self, response: Any) -> Any:
+            depth = response.meta["depth"]
+            yield {"depth": depth}
+            yield self.follow(response, f"/ok?{depth + 1}")
+
+    settings = {**BY_KEY, "DEPTH_LIMIT": 2}
+    crawled = await crawl(store_path, Builds, [f"{origin}/ok?0"], settings)
+    assert sorted(item["depth"] for item in crawled.items) == [0, 1, 2]
+    assert crawled.counts == {"done": 3}
+
+
+@crawl_test
 async def test_a_link_that_cannot_be_stored_or_filtered_stays_with_its_page(
     store_path, origin, caplog
 ):
@@ -317,6 +406,52 @@ async def test_the_owner_of_the_first_page_may_start_last(store_path, origin):
     crawlers = await together(early, later(2, worker(store_path, First, 1, 2)))
     assert Crawl(crawlers[0], store_path).counts == {"done": 2}
     assert [reason(each, store_path) for each in crawlers] == ["finished"] * 2
+
+
+@crawl_test
+async def test_a_start_request_that_cannot_be_stored_is_a_key_for_its_owner_to_come(
+    store_path, origin
+):
+    mine, theirs = urls_of(origin, 0), urls_of(origin, 1)
+
+    class Cookie(Plain):
+        async def start(self) -> Any:
+            yield Request(theirs[0], cookies={"currency": "EUR"})
+
+        def parse(self, response: Any) -> Any:
+            if response.url == theirs[0]:
+                yield self.follow(response, mine[0])
+            yield {"url": response.url}
+
+    early = worker(store_path, Cookie, 0, 2, HEXSHARD_LEASE_SECONDS=20)
+    crawlers = await together(early, later(2, worker(store_path, Cookie, 1, 2)))
+    assert Crawl(crawlers[0], store_path).counts == {"done": 2}
+    assert [reason(each, store_path) for each in crawlers] == ["finished"] * 2
+
+
+@crawl_test
+async def test_shards_that_wait_for_start_requests_do_not_wait_for_each_other(store_path, origin):
+    with SQLiteWorkStore(str(store_path), ShardSpec(0, 2)) as store:
+        store.enqueue(Work(urls_of(origin, shard)[0], LIVE_PAYLOAD) for shard in range(2))
+    crawlers = await together(*(worker(store_path, Plain, n, 2) for n in range(2)))
+    assert Crawl(crawlers[0], store_path).counts == {"pending": 2}
+    assert [reason(each, store_path) for each in crawlers] == ["unfinished"] * 2
+
+
+@crawl_test
+async def test_a_shard_key_makes_a_key_where_other_links_are_dropped(store_path, origin):
+    class Named(Plain):
+        def parse(self, response: Any) -> Any:
+            yield {"url": response.url}
+            if "found" not in response.url:
+                found = response.url.replace("p=", "found=")
+                yield Request(found, meta={"shard_key": found})
+
+    with SQLiteWorkStore(str(store_path), ShardSpec(0, 2)) as store:
+        store.enqueue(urls_of(origin, 0)[:8])
+    settings = {"HEXSHARD_FOLLOW": "drop", "HEXSHARD_LEASE_SECONDS": 1}
+    crawlers = [await worker(store_path, Named, n, 2, **settings) for n in range(2)]
+    assert Crawl(crawlers[0], store_path).counts == {"done": 16}
 
 
 @pytest.mark.parametrize("follow", ["unit", "drop"])

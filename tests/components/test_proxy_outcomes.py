@@ -125,6 +125,50 @@ async def test_a_proxy_that_refuses_the_credentials_for_a_tunnel(store_path, pro
     assert faults(crawled) == 1
 
 
+class Sitemap(Never):
+    """Fetches its list while it starts; an error comes as it is, or as another's cause."""
+
+    url = "http://shop.example/list"
+    wraps = False
+
+    async def start(self) -> Any:
+        try:
+            response = await self.crawler.engine.download_async(Request(self.url))
+        except Exception as error:
+            if self.wraps:
+                raise RuntimeError("no list") from error
+            raise
+        yield Request(response.url)
+
+
+def told(crawled: Crawl) -> str | None:
+    """What the launcher is told beside the reason."""
+    worker = crawled.crawler.get_extension(WorkerExtension)
+    assert worker is not None
+    assert worker.work is not None
+    assert worker.work.reason == "start_error"
+    return worker.work.detail
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+@crawl_test
+async def test_a_start_that_fails_for_its_proxy_says_so(store_path, through, caplog, wraps):
+    through(DEAD)
+    crawled = await crawl(store_path, Sitemap, wraps=wraps)
+    detail = told(crawled)
+    assert detail is not None
+    assert detail.startswith("start() failed with ")
+    assert detail.endswith(", as its proxy failed: refused")
+    assert f"{detail}: the keys stored so far are crawled" in caplog.text
+    assert "password" not in caplog.text
+
+
+@crawl_test
+async def test_a_start_that_fails_for_its_origin_does_not_blame_a_proxy(store_path, no_proxy):
+    crawled = await crawl(store_path, Sitemap, url="http://127.0.0.1:1/list", wraps=True)
+    assert told(crawled) == "start() failed with RuntimeError"
+
+
 @pytest.mark.parametrize("status", [403, 502])
 @crawl_test
 async def test_a_proxy_that_refuses_a_tunnel(store_path, proxy, through, status):

@@ -335,10 +335,7 @@ def test_a_live_payload_is_told_from_others():
         assert not holds_request(other)
 
 
-def test_the_key_of_a_request_is_that_with_which_it_set_out():
+def test_the_key_of_a_request_is_its_shard_key_or_its_url():
     assert key_of(Request("HTTP://Shop.example:80/p#x")) == "http://shop.example/p"
-    assert key_of(Request(URL, meta={"redirect_urls": ["http://shop.example/old", "x"]})).endswith(
-        "/old"
-    )
     assert key_of(Request(URL, meta={"shard_key": " sku-1 "})) == "sku-1"
     assert key_of(Request(URL, method="POST", body=b"x")).startswith(f"POST {URL} ")

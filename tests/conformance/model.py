@@ -56,6 +56,11 @@ class Model:
                 entry.payload = entry.payload if work.payload is None else work.payload
         return len(self.entries) - known
 
+    def discover(self, works: list[Work]) -> None:
+        for work in works:
+            known = work.key in self.entries
+            self.enqueue([replace(work, payload=None) if known else work])
+
     def take_back(self, worker: Holder, dead_workers: list[Holder], now: float) -> None:
         for key, entry in self.entries.items():
             if entry.state == "running" and entry.holder in dead_workers:

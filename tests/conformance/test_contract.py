@@ -639,22 +639,22 @@ class TestReading:
 
     def test_open_work_says_what_is_left_and_when(self, store, other, clock):
         assert not store.open_work()
-        assert store.open_work() == (0, 0, 0, None)
+        assert store.open_work() == (0, 0, 0, None, 0)
         store.enqueue(urls(3))
-        assert store.open_work() == (3, 0, 0, 0.0)
+        assert store.open_work() == (3, 0, 0, 0.0, 0)
         store.claim(2, lease_seconds=30)
-        assert store.open_work() == (1, 2, 0, 0.0)
+        assert store.open_work() == (1, 2, 0, 0.0, 0)
         (last,) = other.claim(lease_seconds=20)
-        assert store.open_work() == (0, 3, 0, 20.0)
-        assert other.open_work() == (0, 3, 0, 20.0)
+        assert store.open_work() == (0, 3, 0, 20.0, 0)
+        assert other.open_work() == (0, 3, 0, 20.0, 0)
         other.fail(last, "x", retry_in=5)
-        assert store.open_work() == (0, 2, 1, 5.0)
+        assert store.open_work() == (0, 2, 1, 5.0, 0)
         clock.advance(5)
-        assert store.open_work() == (0, 2, 1, 0.0)
+        assert store.open_work() == (0, 2, 1, 0.0, 0)
         assert other.claim(lease_seconds=3600) == [last]
-        assert store.open_work() == (0, 3, 0, 25.0)
+        assert store.open_work() == (0, 3, 0, 25.0, 0)
         clock.advance(25)
-        assert other.open_work() == (0, 3, 0, 0.0)
+        assert other.open_work() == (0, 3, 0, 0.0, 0)
 
     def test_its_own_lapsed_lease_is_worth_another_look_but_not_at_once(self, store, clock):
         store.enqueue(["key"])

@@ -207,7 +207,7 @@ class StoreMachine(RuleBasedStateMachine):
                 discovered += each.discovered
             else:
                 stale.append(each.claim)
-        self.model.enqueue(discovered)
+        self.model.discover(discovered)
         settled = worker.store.settle(settlements)
         assert [claim.token for claim in settled.applied] == [claim.token for claim in applied]
         assert [claim.token for claim in settled.stale] == [claim.token for claim in stale]

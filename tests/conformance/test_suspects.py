@@ -429,7 +429,7 @@ class TestOpenWork:
         store.enqueue(["a", "b"])
         die(times=2)
         store.complete(*store.claim())
-        assert store.open_work() == (1, 0, 0, 0.0)
+        assert store.open_work() == (1, 0, 0, 0.0, 0)
 
     def test_a_worker_that_holds_something_need_not_ask_for_them_at_once(
         self, store, other, die, clock
@@ -438,12 +438,12 @@ class TestOpenWork:
         die(1, times=2)
         b, _ = store.claim(lease_seconds=60)
         assert store.claim() == []
-        assert store.open_work() == (1, 2, 0, 1.0)
-        assert other.open_work() == (1, 2, 0, 0.0)
+        assert store.open_work() == (1, 2, 0, 1.0, 0)
+        assert other.open_work() == (1, 2, 0, 0.0, 0)
         store.fail(b, "http 500", retry_in=0.25)
-        assert store.open_work() == (1, 1, 1, 0.25)
+        assert store.open_work() == (1, 1, 1, 0.25, 0)
         store.enqueue(["d"])
-        assert store.open_work() == (2, 1, 1, 0.0)
+        assert store.open_work() == (2, 1, 1, 0.0, 0)
 
     def test_a_worker_that_holds_a_suspect_has_to_settle_it_first(self, store, die, clock):
         store.enqueue(["a", "b", "late"])
@@ -451,17 +451,17 @@ class TestOpenWork:
         (late,) = store.claim(1)
         store.fail(late, "http 500", retry_in=0.25)
         store.claim(lease_seconds=60)
-        assert store.open_work() == (1, 1, 1, 1.0)
+        assert store.open_work() == (1, 1, 1, 1.0, 0)
         clock.advance(1)
         store.enqueue(["ready"])
         assert store.claim() == []
-        assert store.open_work() == (2, 1, 1, 1.0)
+        assert store.open_work() == (2, 1, 1, 1.0, 0)
 
     def test_its_own_lease_is_all_that_it_waits_for_then(self, store, die):
         store.enqueue(["a"])
         die(times=2)
         store.claim(lease_seconds=60)
-        assert store.open_work() == (0, 1, 0, 60.0)
+        assert store.open_work() == (0, 1, 0, 60.0, 0)
 
 
 def test_threads_that_share_a_store_obey_the_rule_too(store, die):

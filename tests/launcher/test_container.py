@@ -81,3 +81,49 @@ def test_a_signal_to_process_1_during_the_check_of_the_proxies_is_heard(tmp_path
     assert process.returncode == 128 + number
     assert f"{number.name}: nothing was started." in said
     assert not (tmp_path / "started").exists()
+
+
+# As the console script does, but for a signal that comes before the launcher has begun.
+EARLY = """
+import os, signal, sys
+from scrapy_hexshard import cli
+assert os.getpid() == 1
+parse = cli._parse
+def parse_later(words):
+    os.kill(1, signal.Signals[os.environ["NUMBER"]])
+    return parse(words)
+cli._parse = parse_later
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+@needs_namespace
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_process_1_before_it_has_read_its_options_is_not_lost(tmp_path, number):
+    words = ["run", "--shards", "1", "--", "touch", f"{tmp_path}/started"]
+    result = subprocess.run(
+        [*UNSHARE, sys.executable, "-c", EARLY, *words],
+        env={**os.environ, "NUMBER": number.name},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 128 + number, result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "started").exists()
+
+
+@needs_namespace
+def test_what_was_ignored_before_process_1_began_stays_so():
+    words = ["run", "--shards", "1", "--", "true"]
+    ignoring = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{EARLY}"
+    result = subprocess.run(
+        [*UNSHARE, sys.executable, "-c", ignoring, *words],
+        env={**os.environ, "NUMBER": "SIGHUP"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scrapy_hexshard.launcher.ladder import UNKILLABLE_SECONDS, Ladder, Stage
-from scrapy_hexshard.launcher.reports import Reports, Totals
+from scrapy_hexshard.launcher.reports import Extent, Fault, Reports, Totals
 from scrapy_hexshard.launcher.restarts import Restarts
 from scrapy_hexshard.launcher.summary import run_seconds, summarize
 from scrapy_hexshard.launcher.summary_file import summary_facts
@@ -170,7 +170,49 @@ def test_a_finished_or_stopped_worker_is_not_started_again():
 def test_three_boots_in_a_row_that_fail_are_the_last():
     policy = restarts(99)
     assert [policy.delay_after(Life(1)) is None for _ in range(3)] == [False, False, True]
-    assert policy.fails_to_boot
+    assert policy.hopeless == "it fails to boot"
+
+
+@dataclass
+class Peer:
+    """Another worker."""
+
+    active: bool
+    lives: list[Life] = field(default_factory=list)
+
+
+def test_a_key_that_nobody_can_request_is_met_again_in_every_life():
+    policy = restarts(99)
+    assert policy.delay_after(Life(0, reported=True, reason="no_request")) is None
+    assert policy.hopeless == "it would meet the same key again"
+
+
+RUNS, WAITS = Peer(active=True), Peer(active=True, lives=[DIED])
+FINISHED, GIVEN_UP = Peer(active=False, lives=[GOOD]), Peer(active=False, lives=[DIED])
+
+
+@pytest.mark.parametrize(
+    ("others", "again"),
+    [
+        ([], True),  # another launcher may have the rest
+        ([RUNS, FINISHED], True),
+        ([WAITS], True),
+        ([Peer(active=False), RUNS], False),
+        ([GIVEN_UP, RUNS], False),
+        ([FINISHED, FINISHED], False),
+    ],
+)
+def test_a_worker_that_misses_other_shards_comes_again_while_somebody_may_crawl_them(others, again):
+    policy = restarts(99)
+    life = Life(0, reported=True, reason="shards_missing")
+    assert (policy.delay_after(life, others) is not None) is again
+    assert (policy.hopeless is None) is again
+
+
+def test_without_restarts_nothing_is_said_of_why_there_is_none():
+    policy = restarts(0)
+    policy.delay_after(Life(0, reported=True, reason="no_request"))
+    assert policy.hopeless is None
 
 
 @pytest.mark.parametrize("life", [Life(-9), Life(1, seconds=61.0), Life(1, reported=True)])
@@ -225,6 +267,7 @@ def test_no_stage_is_left_out_or_done_twice(grace, steps):
 class Shard:
     shard: int
     lives: list[Life] = field(default_factory=list)
+    extent: Extent | None = None
 
     @property
     def totals(self):
@@ -233,6 +276,34 @@ class Shard:
     @property
     def verdict(self):
         return judge(self.lives)
+
+
+def test_the_commonest_fault_of_several_lives_is_that_of_most_attempts_together():
+    counts = [("spider: KeyError", 1_000), ("http 500", 700), ("http 500", 700), None]
+    lives = [
+        Life(0, True, True, totals=Totals(faults=1), fault=Fault(*each) if each else None)
+        for each in counts
+    ]
+    assert judge(lives).why.endswith("4 ended in an error; most often: http 500 (1,400 times)")
+    assert judge(lives[-1:]).why.endswith("1 ended in an error")
+
+
+@pytest.mark.parametrize(
+    "told", [{"fault": ["x"], "fault_times": 1}, {"fault": "x"}, {"fault": "x", "fault_times": -1}]
+)
+def test_a_fault_that_makes_no_sense_is_left_out(told):
+    reports = Reports()
+    reports.feed(lines(OPENED, {**closed("finished"), **told}))
+    assert (reports.fault, reports.finished) == (None, True)
+
+
+def test_of_several_spiders_the_commonest_fault_counts():
+    reports = Reports()
+    for times in (2, 5, 3):
+        told = {"fault": f"http 50{times}", "fault_times": times}
+        reports.feed(lines(OPENED, {**closed("finished"), **told}))
+    reports.feed(lines(OPENED, closed("finished")))
+    assert reports.fault == Fault("http 505", 5)
 
 
 def test_the_table_at_the_end():

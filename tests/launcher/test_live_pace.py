@@ -110,6 +110,6 @@ def test_a_crawl_stalls_when_nothing_moves_although_keys_are_running(running, st
     assert not course.look(91, ended=60, moves=91, running=running).stalled
 
 
-def test_a_crawl_without_keys_is_through():
-    assert Progress(0.0, 0, keys=0, open=0).share == 1.0
+def test_a_crawl_without_keys_has_no_share_that_is_through():
+    assert Progress(0.0, 0, keys=0, open=0).share is None
     assert Progress(0.0, 5, keys=20, open=15).share == 0.25

@@ -63,6 +63,7 @@ def test_a_sentence_says_what_is_known():
         == "0:01:40: 200 of 1,000 keys (20.0 %), 120 a minute, ETA 7 min, 4 of 4 workers running."
     )
     stalled = Progress(100.0, 200, per_minute=0.0, eta=1.0, stalled=True)
+    assert words.sentence(Progress(1.0, 0, keys=0, open=0)) == "0:00:01: no keys yet."
     assert words.sentence(stalled) == "0:01:40: 200 keys ended, 0 a minute, stalled."
 
 

@@ -278,6 +278,22 @@ def test_a_template_may_be_in_a_file(file):
     assert urls(environ, 2) == {0: "http://u-0:x@h:1", 1: "http://u-1:x@h:1"}
 
 
+@pytest.mark.parametrize("braces", ["{shrad}", "{session}", "{}", "{{session}}", "{shard:02}"])
+def test_braces_of_a_template_that_nothing_fills_in_are_refused(braces):
+    environ = {"PROXY_URL_TEMPLATE": f"http://u-{braces}-{{shard}}:hushhush@h:9999"}
+    with pytest.raises(SettingError, match=r"^PROXY_URL_TEMPLATE has something in braces") as error:
+        read_proxies(environ, 2)
+    assert "neither {shard} nor {shards}" in str(error.value)
+    assert all(
+        secret not in str(error.value) for secret in ("hush", "u-", "shrad", "session", "h:")
+    )
+
+
+def test_a_single_brace_or_a_literal_one_of_a_template_stays():
+    environ = {"PROXY_URL_TEMPLATE": "http://u-{shard}:{{shard}}{hush%7Bx%7D@h:9999"}
+    assert "{shard}{hush" in read_proxies(environ, 1)[0].proxy.url
+
+
 def test_a_template_is_checked_once_it_is_filled_in():
     environ = {"PROXY_URL_TEMPLATE": "http://u:hushhush@h:9999{shard}", "PROXY_URL_0": "http://h"}
     with pytest.raises(SettingError, match=r"^PROXY_URL_TEMPLATE for shard 1 has an impossible"):

@@ -49,6 +49,27 @@ def test_a_worker_that_does_not_finish_is_started_again(launch, worker, tmp_path
     assert launch("--shards", "1", "--max-restarts", "1", "--", *worker, script).end() == 0
 
 
+def test_a_worker_that_a_restart_cannot_mend_is_not_started_again(launch, worker):
+    run = launch("--shards", "1", "--max-restarts", "9", "--", *worker, "open", "close=no_request")
+    assert run.end() == 1
+    assert len(run.workers()) == 1
+    assert "It is not started again: it would meet the same key again." in run.text
+
+
+def test_a_worker_is_not_started_again_to_wait_for_shards_that_were_given_up(
+    launch, worker, tmp_path
+):
+    dies = 'test "$CRAWL_SHARD" = 0 && exec "$0" "$1" open die; exec "$0" "$@"'
+    words = ("open", f"wait={tmp_path}/given-up", "close=shards_missing")
+    options = ("--shards", "2", "--max-restarts", "1")
+    run = launch(*options, "--", "sh", "-c", dies, *worker, *words)
+    run.wait_for("shard 0: failed")
+    (tmp_path / "given-up").touch()
+    assert run.end() == 1
+    assert run.text.count("shard 1: started") == 1
+    assert "nobody is left in this run to crawl the missing shards." in run.text
+
+
 def test_lives_without_progress_are_limited_and_progress_starts_the_count_anew(
     launch, worker, tmp_path
 ):

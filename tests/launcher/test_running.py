@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -150,6 +151,9 @@ def test_any_command_will_do_and_is_judged_by_its_exit_code_with_a_warning(launc
     assert run.text.count("Judged by exit code alone, as no report came: shard 0.") == 1
 
 
+FAULTY = {"dead": 8, "faults": 8, "fault": "spider: ValueError", "fault_times": 24}
+
+
 @pytest.mark.parametrize(
     ("todo", "code", "says"),
     [
@@ -163,6 +167,14 @@ def test_any_command_will_do_and_is_judged_by_its_exit_code_with_a_warning(launc
             ("open", 'report={"event": "closed", "reason": "finished", "dead": 9, "faults": 7}'),
             1,
             "it completed no key, and 7 ended in an error",
+        ),
+        (
+            (
+                "open",
+                f"report={json.dumps({'event': 'closed', 'reason': 'finished', **FAULTY})}",
+            ),
+            1,
+            "8 ended in an error; most often: spider: ValueError (24 times).",
         ),
         (
             ("open", 'report={"event": "closed", "reason": "finished", "dead": 9, "faults": 0}'),
@@ -182,6 +194,20 @@ def test_a_reason_of_any_text_is_shown_short_and_on_one_line(launch, worker):
     run = launch("--shards", "1", "--", *worker, "open", "close=\x1b[31mbad\n" + "x" * 500)
     assert run.end() == 1
     assert f"it closed with  [31mbad {'x' * 71}....\n" in run.text
+    assert "\x1b" not in run.text
+
+
+def test_the_commonest_outcome_is_shown_short_on_one_line_and_without_a_secret(launch, worker):
+    fault = "item: \x1b[31m\nhush-hush " + "x" * 500
+    report = {"event": "closed", "reason": "finished", "faults": 1, "fault": fault}
+    told = json.dumps({**report, "fault_times": 1})
+    environ = {"PROXY_URL_0": "http://user:hush-hush@h:1"}
+    run = launch("--shards", "1", "--", *worker, "open", f"report={told}", environ=environ)
+    assert run.end() == 1
+    shown = re.search(r"most often: (item:  \[31m \*\*\* x+)\.\.\. \(1 time\)\.\n", run.text)
+    assert shown
+    assert len(shown[1]) == 80
+    assert "hush" not in run.text
     assert "\x1b" not in run.text
 
 

@@ -349,13 +349,13 @@ def summed_up(spec: ProcessSpec, text: str, rng: random.Random) -> str:
     for report in (
         {"event": "opened", "shard": spec.shard, rng.choice(FIELDS): told},
         {"event": "progress", "done": 1, rng.choice(FIELDS): told},
-        {"event": "closed", "reason": text, "detail": told},
+        {"event": "closed", "reason": text, "detail": told, "fault": told, "fault_times": 1},
     ):
         worker._reports.feed(json.dumps(report).encode() + b"\n")
     seen = Observer([worker]).look(1.0)
     life = worker.bury(1.0)
     assert life.reason
-    last = obituary(worker.verdict, life, rng.choice([None, 1.0]), fails_to_boot=False)
+    last = obituary(worker.verdict, life, rng.choice([None, 1.0]), None)
     facts = json.dumps(summary_facts([worker], 1, None), ensure_ascii=False)
     shown = f"{seen.sentence()} {seen.picture(24)} {Observer([worker]).look(2.0).picture(24)}"
     return f"{worker!r} {life!r} {last} {summarize([worker])} {facts} {shown}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 
 import pytest
 
@@ -85,3 +86,15 @@ def test_a_proxy_that_cannot_be_handed_to_a_worker_is_refused_at_the_start(launc
     assert "holds a character that ascii" in run.text
     assert "percent-encode it" in run.text
     assert "ssword" not in run.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the size of a stack limits threads on Linux")
+@pytest.mark.parametrize("options", [[], ["--check-proxies", "--dry-run"]])
+def test_a_launcher_that_gets_no_thread_says_so_in_a_sentence(launch, script, options):
+    environ = {"PROXY_URL_0": "http://127.0.0.1:9"}
+    wrap = script("threadless.py")
+    run = launch("--shards", "1", *options, "--", "true", environ=environ, wrap=wrap)
+    assert run.end() == 1
+    assert "hexdigest-shard: The system gives the launcher no further thread" in run.text
+    assert "Traceback" not in run.text
+    assert not run.workers()

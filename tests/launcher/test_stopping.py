@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -194,3 +195,33 @@ def test_with_no_worker_running_a_stop_says_so(launch, worker):
     run.signal(signal.SIGTERM)
     assert run.end() == 143
     assert "SIGTERM: stopping no workers." in run.text
+
+
+GO_ON = "Keys are left: the same command goes on where this run was stopped.\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"keys": 9, "open": 4}, True),
+        ({"released": 2}, True),
+        ({"keys": 9, "open": 0}, False),
+        ({}, False),  # no store
+    ],
+)
+def test_a_run_that_was_stopped_ends_with_how_to_go_on_if_keys_are_left(launch, worker, told, says):
+    report = "report=" + json.dumps({"event": "progress", **told})
+    closed = "report=" + json.dumps({"event": "closed", "reason": "shutdown", **told})
+    run = launch("--shards", "1", "--", *worker, "open", report, "until-term", closed)
+    run.wait_for("ready")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 143
+    assert run.text.endswith(GO_ON) is says
+    assert (GO_ON in run.text) is says
+
+
+def test_a_run_that_ends_by_itself_does_not_speak_of_going_on(launch, worker):
+    report = json.dumps({"event": "closed", "reason": "store_error", "keys": 9, "open": 4})
+    run = launch("--shards", "1", "--", *worker, "open", f"report={report}")
+    assert run.end() == 1
+    assert GO_ON not in run.text

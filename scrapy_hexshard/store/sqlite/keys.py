@@ -15,11 +15,17 @@ _SQL = named_queries("sqlite")
 
 
 def add_keys(
-    connection: sqlite3.Connection, rows: Sequence[KeyRow], shards: int, deltas: Deltas
+    connection: sqlite3.Connection,
+    rows: Sequence[KeyRow],
+    shards: int,
+    deltas: Deltas,
+    *,
+    replaces: bool = True,
 ) -> int:
     """Add the rows of unknown keys, in their order, and return how many those were.
 
-    A known key that is pending or failed takes a payload given and the higher priority.
+    A known key that is pending or failed takes the higher priority and, if a row *replaces* what
+    is known, a payload given.
     """
     last = connection.execute(_SQL["last_key"]).fetchone()[0]
     added = connection.executemany(_SQL["add_key"], rows).rowcount
@@ -31,7 +37,8 @@ def add_keys(
     for shard, _, _ in ready:
         deltas.move(shard, None, State.PENDING)
     for row in known:
-        _change(connection, row, digest_owner(row.digest, shards))
+        change = row if replaces else row._replace(payload=None)
+        _change(connection, change, digest_owner(row.digest, shards))
     return added
 
 

@@ -14,7 +14,7 @@ OWN_TURN = 1.0
 
 def open_work(row: Sequence[Any], clock: StoreClock) -> OpenWork:
     """The answer to a worker from the *row* that the query of that name found for it."""
-    pending, running, failed, stored, is_ready, retry, lapse, own, in_flight, holds_suspect = row
+    pending, running, failed, stored, is_ready, retry, lapse, own, in_flight, lone, parked = row
     now = clock.now(stored)
     waits = [max(0, at - now) / 1000 for at in (retry, lapse) if at is not None]
     if pending:
@@ -22,6 +22,6 @@ def open_work(row: Sequence[Any], clock: StoreClock) -> OpenWork:
         waits.append(OWN_TURN if in_flight and not is_ready else 0.0)
     if own is not None:
         waits.append((own - now) / 1000 if own > now else OWN_TURN)
-    if holds_suspect:
+    if lone:
         waits = [max(OWN_TURN, wait) for wait in waits]
-    return OpenWork(pending, running, failed, min(waits, default=None))
+    return OpenWork(pending, running, failed, min(waits, default=None), parked)

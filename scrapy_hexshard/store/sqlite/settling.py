@@ -161,7 +161,8 @@ class Settling:
             self._connection.executemany(_SQL[query], rows)
         self._connection.execute(_SQL["leave_running"], (id_list(claim.id for claim in applied),))
         if self._discovered:
-            add_keys(self._connection, self._discovered, self._shards, self._deltas)
+            found = self._discovered
+            add_keys(self._connection, found, self._shards, self._deltas, replaces=False)
         self._ends.store()
         self._deltas.store(self._connection)
 

@@ -57,6 +57,9 @@ def act(word: str) -> None:
             pipes.report("closed", reason=value, done=3, items=3)
         case "until-term":
             wait_for(int(value or 1))
+        case "wait":  # until there is such a file
+            while not Path(value).exists():
+                time.sleep(0.02)
         case "say":
             say(value)
         case "exit":

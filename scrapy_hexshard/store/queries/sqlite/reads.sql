@@ -27,7 +27,8 @@ SELECT pending, running, failed,
    ORDER BY at LIMIT 1),
   EXISTS (SELECT 1 FROM busy
     WHERE shard = :shard AND state = 1 AND worker = :worker AND NOT parked),
-  EXISTS (SELECT 1 FROM busy WHERE lone = 1 AND worker = :worker)
+  EXISTS (SELECT 1 FROM busy WHERE lone = 1 AND worker = :worker),
+  (SELECT count(*) FROM busy WHERE shard = :shard AND state = 1 AND parked)
 FROM counts
 WHERE shard = :shard;
 
