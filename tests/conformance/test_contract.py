@@ -20,6 +20,7 @@ from scrapy_hexshard import (
     Work,
     stable_owner,
 )
+from scrapy_hexshard.store.contract import Kind
 
 
 def urls(n):
@@ -355,6 +356,15 @@ class TestSettle:
         assert store.counts()["pending"] == 0
         assert other.complete(again)
 
+    @pytest.mark.parametrize("kind", [Kind.FAIL, Kind.RELEASE])
+    def test_only_a_completion_brings_items_and_keys(self, store, kind):
+        store.enqueue(["page"])
+        page = store.claim()[0]
+        settled = store.settle([Settlement(page, kind, "x", items=["1"], discovered=["found"])])
+        assert settled == ([page], [])
+        assert list(store.items()) == []
+        assert sum(store.counts().values()) == 1
+
     def test_the_second_settlement_of_a_claim_is_stale(self, store):
         store.enqueue(["key"])
         claim = store.claim()[0]
@@ -406,6 +416,30 @@ class TestSettle:
         assert store.complete(*claims[:2])
         assert not store.release(*claims[1:3])
         assert store.counts() == {"pending": 1, "running": 1, "done": 2, "failed": 0, "dead": 0}
+
+    @pytest.mark.parametrize("number", [1, 2])
+    @pytest.mark.parametrize(
+        "settle",
+        [
+            lambda store, *claims: store.complete(*claims),
+            lambda store, *claims: store.release(*claims),
+            lambda store, *claims: any(store.fail(claim, "late") for claim in claims),
+        ],
+        ids=["complete", "release", "fail"],
+    )
+    def test_the_short_forms_change_nothing_of_what_another_worker_holds_now(
+        self, store, other, clock, settle, number
+    ):
+        store.enqueue(urls(number))
+        late = store.claim(lease_seconds=1)
+        clock.advance(1)
+        held = other.claim()
+        assert len(held) == number
+        assert not settle(store, *late)
+        assert store.counts()["running"] == number
+        assert store.outcomes() == {}
+        assert other.renew(held) == held
+        assert other.complete(*held)
 
     def test_settles_several_kinds_at_once(self, store):
         store.enqueue(urls(4))
