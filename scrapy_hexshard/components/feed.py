@@ -36,6 +36,7 @@ class Feed:
         assert crawler.spider is not None
         assert crawler.stats is not None
         self._work = work
+        self._units = work.units
         self._alarm = Alarm()
         self._ready: deque[Claim] = deque()
         self._waiting: dict[str, Claim] = {}  # for the request that start() may still yield
@@ -45,8 +46,8 @@ class Feed:
         self._ask_at = 0.0
         self._capacity = work.config.max_units
         self._intake = StartIntake(work, crawler.spider, crawler.stats, self._started, self.changed)
-        self._requests = KeyRequests(work, crawler.spider, self._intake.live)
-        work.feed = self
+        self._requests = KeyRequests(work.ending, crawler.spider, self._intake.live)
+        work.units.feed = self
 
     async def requests(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The requests of this shard's keys, and the items of *start*, as they can be worked on.
@@ -63,12 +64,11 @@ class Feed:
             while not self._work.closing:
                 for item in self._intake.take_items():
                     yield item
-                if self._ready and self._work.open_units < self._capacity:
+                if self._ready and len(self._units) < self._capacity:
                     claim = self._ready.popleft()
-                    unit = self._work.open_unit(claim)
+                    unit = self._units.open(claim)
                     unit.hold()
-                    request = self._requests.first(unit, claim)
-                    if request is not None:
+                    if (request := self._requests.first(unit, claim)) is not None:
                         yield request
                     # Not in a finally: a feed that is thrown away leaves its unit to the closing.
                     unit.release_hold()
@@ -100,11 +100,11 @@ class Feed:
                 len(self._waiting),
                 next(iter(self._waiting)),
             )
-            self._work.stop("unfinished")
+            self._work.ending.stop("unfinished")
         elif missing := self._end.missing():
             self._shards_missing(missing)
         if self._intake.error is not None:
-            self._work.reason = "start_error"
+            self._work.ending.reason = "start_error"
             raise self._intake.error
 
     def _shards_missing(self, detail: str) -> None:
@@ -114,7 +114,7 @@ class Feed:
             detail,
             self._work.config.shard.count,
         )
-        self._work.stop("shards_missing", detail)
+        self._work.ending.stop("shards_missing", detail)
 
     async def _read(self, start: AsyncIterator[Any]) -> None:
         await self._intake.read(start)
@@ -124,7 +124,7 @@ class Feed:
     def _reading_failed(self, failure: Failure) -> None:
         if not self._left:
             logger.error("Reading start() failed, so this worker stops: %r", failure.value)
-            self._work.stop("start_error")
+            self._work.ending.stop("start_error")
 
     # Claiming.
 
@@ -153,7 +153,7 @@ class Feed:
             return
         self._claiming = True
         self._ask_at = monotonic() + POLL_SECONDS
-        claimed = self._work.thread.claim(room, look_around=self._work.links.led_elsewhere)
+        claimed = self._work.thread.claim(room, look_around=self._units.links.led_elsewhere)
         claimed.addCallbacks(self._claimed, self._claim_failed)
 
     def _enough_wait(self) -> bool:
@@ -174,7 +174,7 @@ class Feed:
 
     def _claim_failed(self, failure: Failure) -> None:
         self._claiming = False
-        self._work.store_failed(failure)
+        self._work.ending.store_failed(failure)
         self._alarm.ring()
 
     def _place(self, claim: Claim) -> None:
@@ -199,7 +199,7 @@ class Feed:
 
     def _give_back(self, claim: Claim) -> None:
         released = self._work.thread.settle(Settlement.release(claim))
-        released.addErrback(self._work.store_failed)
+        released.addErrback(self._work.ending.store_failed)
 
     def _patience(self) -> float | None:
         if self._claiming or self._ready or self._enough_wait():
@@ -213,8 +213,8 @@ class Feed:
             self._ready.append(self._waiting.pop(str(claim)))
 
     def _is_over(self) -> bool:
-        work = self._work
-        busy = self._claiming or self._intake.reading or work.open_units or work.settling
+        units = self._units
+        busy = self._claiming or self._intake.reading or len(units) or units.settling
         if busy or self._ready:
             return False
-        return self._end.is_reached(self._waiting.values(), work.feeds.closing)
+        return self._end.is_reached(self._waiting.values(), units.feeds.closing)

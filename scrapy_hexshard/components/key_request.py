@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from scrapy import Request, Spider
 
+from scrapy_hexshard.components.ending import Ending
 from scrapy_hexshard.components.request_codec import (
     OWN,
     PayloadIsNoRequestError,
@@ -17,7 +18,6 @@ from scrapy_hexshard.components.request_codec import (
     of_unit,
     stored_depth,
 )
-from scrapy_hexshard.components.work import Work
 from scrapy_hexshard.store.contract import Claim
 from scrapy_hexshard.units import Unit
 
@@ -31,8 +31,8 @@ class NoRequestError(Exception):
 class KeyRequests:
     """Builds the request each unit begins with; those in *live* could not be stored."""
 
-    def __init__(self, work: Work, spider: Spider, live: Mapping[str, Request]) -> None:
-        self._work = work
+    def __init__(self, ending: Ending, spider: Spider, live: Mapping[str, Request]) -> None:
+        self._ending = ending
         self._spider = spider
         self._live = live
 
@@ -54,7 +54,7 @@ class KeyRequests:
                 "build a request for it. Add one; the key stays pending.",
                 claim,
             )
-            self._work.stop("no_request")
+            self._ending.stop("no_request")
         except Exception as error:
             logger.exception("request_for_key failed for %s", claim)
             unit.fail(f"spider: {type(error).__name__}")
