@@ -36,7 +36,7 @@ class UnitDupeFilter(RFPDupeFilter):
         worker = crawler.get_extension(WorkerExtension)
         if worker is not None and worker.work is not None:
             self._shared = set() if worker.config.follow == "drop" else None
-            worker.work.on_attempt_end(self.forget)
+            worker.work.units.on_attempt_end(self.forget)
         return self
 
     def request_seen(self, request: Request) -> bool:

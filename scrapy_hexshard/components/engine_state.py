@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,6 @@ from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 
 from scrapy_hexshard.components.request_codec import TOKEN
-from scrapy_hexshard.units import Ledger
 
 
 class _Forgiving(set[Request]):
@@ -26,11 +25,10 @@ def _close_once(slot: Any, close_if_idle: Callable[[], None]) -> None:
 
 
 class EngineState:
-    """Looks at the engine of *crawler*, whose units are in *ledger*."""
+    """Looks at the engine of *crawler*."""
 
-    def __init__(self, crawler: Crawler, ledger: Ledger) -> None:
+    def __init__(self, crawler: Crawler) -> None:
         self._crawler = crawler
-        self._ledger = ledger
 
     @property
     def _engine(self) -> ExecutionEngine:
@@ -38,7 +36,7 @@ class EngineState:
         assert engine is not None
         return engine
 
-    def active_tokens(self) -> set[int]:
+    def active_tokens(self, open_tokens: Set[int]) -> set[int]:
         """The tokens with something on the wire, in a callback or in a pipeline.
 
         Also those with nothing anywhere, such as of a request that a scheduler lost: their units
@@ -55,19 +53,18 @@ class EngineState:
             if TOKEN in request.meta:
                 (waiting if id(request) in queued else active).add(request.meta[TOKEN])
         if not self._scheduler_waits():
-            active.update(self._ledger.tokens() - waiting)
+            active.update(open_tokens - waiting)
         return active
 
     def _scheduler_waits(self) -> bool:
         slot = self._engine._slot
         return slot is None or slot.scheduler.has_pending_requests()
 
-    def only_abandoned_left(self) -> bool:
-        """Whether all that the engine still works on belongs to units that have ended."""
+    def only_abandoned_left(self, open_tokens: Set[int]) -> bool:
+        """Whether all that the engine still works on is of units that are no longer open."""
         requests = self._in_progress()
         return bool(requests) and all(
-            TOKEN in request.meta and self._ledger.get(request.meta[TOKEN]) is None
-            for request in requests
+            TOKEN in request.meta and request.meta[TOKEN] not in open_tokens for request in requests
         )
 
     def let_go(self) -> None:

@@ -2,45 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from time import monotonic
 from typing import Any
 
-from scrapy import Request, Spider
 from scrapy.crawler import Crawler
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_hexshard.components.event_loop import Alarm
-from scrapy_hexshard.components.other_shards import Others, OtherShards
-from scrapy_hexshard.components.request_codec import (
-    OWN,
-    PayloadIsNoRequestError,
-    decode_request,
-    holds_request,
-    is_live,
-    of_unit,
-    stored_depth,
-)
+from scrapy_hexshard.components.key_request import KeyRequests
+from scrapy_hexshard.components.request_codec import holds_request, is_live
+from scrapy_hexshard.components.shard_end import ShardEnd
 from scrapy_hexshard.components.start_intake import StartIntake
 from scrapy_hexshard.components.store_thread import Claimed
 from scrapy_hexshard.components.work import Work
-from scrapy_hexshard.store.contract import Claim, OpenShard, OpenWork, Settlement
-from scrapy_hexshard.units import Unit
+from scrapy_hexshard.store.contract import Claim, Settlement
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0  # how often to ask for keys that other workers of the shard hold
 OTHERS_SECONDS = 0.5  # how often to ask for keys that other shards may have found
 MAX_WAITING = 1000
-
-
-class NoRequestError(Exception):
-    """A key that is no URL, and nothing that builds a request for it."""
 
 
 class Feed:
@@ -50,19 +36,18 @@ class Feed:
         assert crawler.spider is not None
         assert crawler.stats is not None
         self._work = work
-        self._spider: Spider = crawler.spider
+        self._units = work.units
         self._alarm = Alarm()
         self._ready: deque[Claim] = deque()
         self._waiting: dict[str, Claim] = {}  # for the request that start() may still yield
         self._claiming = False
         self._left = False  # by the engine, which takes nothing more
-        self._open: OpenWork | None = None  # what was left at the last empty claim
-        self._shards: Sequence[OpenShard] = ()  # at the same moment, if they matter
-        self._others = OtherShards(work.config.shard.index, work.config.lease_seconds, monotonic())
+        self._end = ShardEnd(work.config.shard, work.config.lease_seconds)
         self._ask_at = 0.0
         self._capacity = work.config.max_units
-        self._intake = StartIntake(work, self._spider, crawler.stats, self._started, self.changed)
-        work.feed = self
+        self._intake = StartIntake(work, crawler.spider, crawler.stats, self._started, self.changed)
+        self._requests = KeyRequests(work.ending, crawler.spider, self._intake.live)
+        work.units.feed = self
 
     async def requests(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The requests of this shard's keys, and the items of *start*, as they can be worked on.
@@ -79,12 +64,11 @@ class Feed:
             while not self._work.closing:
                 for item in self._intake.take_items():
                     yield item
-                if self._ready and self._work.open_units < self._capacity:
+                if self._ready and len(self._units) < self._capacity:
                     claim = self._ready.popleft()
-                    unit = self._work.open_unit(claim)
+                    unit = self._units.open(claim)
                     unit.hold()
-                    request = self._request(unit, claim)
-                    if request is not None:
+                    if (request := self._requests.first(unit, claim)) is not None:
                         yield request
                     # Not in a finally: a feed that is thrown away leaves its unit to the closing.
                     unit.release_hold()
@@ -103,9 +87,9 @@ class Feed:
                 reading.cancel()
             if self._work.closing:
                 self._work.stopping()
-        self._end()
+        self._leave()
 
-    def _end(self) -> None:
+    def _leave(self) -> None:
         if self._work.closing:
             return
         self._work.idle = True
@@ -116,25 +100,21 @@ class Feed:
                 len(self._waiting),
                 next(iter(self._waiting)),
             )
-            self._work.stop("unfinished")
-        elif self._judge_others() is Others.MISSING:
-            self._shards_missing()
+            self._work.ending.stop("unfinished")
+        elif missing := self._end.missing():
+            self._shards_missing(missing)
         if self._intake.error is not None:
-            self._work.reason = "start_error"
+            self._work.ending.reason = "start_error"
             raise self._intake.error
 
-    def _shards_missing(self) -> None:
-        own = self._work.config.shard.index
-        others = [each for each in self._shards if each.shard != own]
-        shards = ", ".join(f"shard {each.shard} (keys left: {each.keys})" for each in others)
-        detail = f"No worker is at work on {shards}"
+    def _shards_missing(self, detail: str) -> None:
         logger.error(
             "%s. Their pages may have links for this shard, so it is not finished. Start all %d "
             "shards, then this one goes on.",
             detail,
             self._work.config.shard.count,
         )
-        self._work.stop("shards_missing", detail)
+        self._work.ending.stop("shards_missing", detail)
 
     async def _read(self, start: AsyncIterator[Any]) -> None:
         await self._intake.read(start)
@@ -144,7 +124,7 @@ class Feed:
     def _reading_failed(self, failure: Failure) -> None:
         if not self._left:
             logger.error("Reading start() failed, so this worker stops: %r", failure.value)
-            self._work.stop("start_error")
+            self._work.ending.stop("start_error")
 
     # Claiming.
 
@@ -154,7 +134,7 @@ class Feed:
 
     def changed(self) -> None:
         """The store may have something new to claim, or nothing any more."""
-        self._open = None
+        self._end.forget()
         self._ask_at = 0.0
         self._alarm.ring()
 
@@ -173,34 +153,34 @@ class Feed:
             return
         self._claiming = True
         self._ask_at = monotonic() + POLL_SECONDS
-        claimed = self._work.thread.claim(room, look_around=self._work.links.led_elsewhere)
+        claimed = self._work.thread.claim(room, look_around=self._units.links.led_elsewhere)
         claimed.addCallbacks(self._claimed, self._claim_failed)
 
     def _enough_wait(self) -> bool:
         return self._intake.reading and len(self._waiting) >= MAX_WAITING
 
     def _claimed(self, answer: Claimed) -> None:
-        claims, self._open, self._shards = answer
+        self._end.claimed(answer)
         self._claiming = False
-        if claims:
+        if answer.claims:
             self._ask_at = 0.0
-        elif self._open and self._open.next_in is not None:
-            self._ask_at = monotonic() + min(max(self._open.next_in, 0.05), POLL_SECONDS)
-        elif self._shards:
+        elif answer.open and answer.open.next_in is not None:
+            self._ask_at = monotonic() + min(max(answer.open.next_in, 0.05), POLL_SECONDS)
+        elif answer.shards:
             self._ask_at = monotonic() + OTHERS_SECONDS
-        for claim in claims:
+        for claim in answer.claims:
             self._place(claim)
         self._alarm.ring()
 
     def _claim_failed(self, failure: Failure) -> None:
         self._claiming = False
-        self._work.store_failed(failure)
+        self._work.ending.store_failed(failure)
         self._alarm.ring()
 
     def _place(self, claim: Claim) -> None:
         live = is_live(claim.payload) and claim not in self._intake.live
         early = not holds_request(claim.payload) and self._intake.reading
-        waits = (live or early) and not hasattr(self._spider, "request_for_key")
+        waits = (live or early) and not self._requests.by_spider
         if early and self._intake.overtaken(claim):
             self._give_back(claim)
         elif waits and claim.lone and self._intake.reading:
@@ -219,7 +199,7 @@ class Feed:
 
     def _give_back(self, claim: Claim) -> None:
         released = self._work.thread.settle(Settlement.release(claim))
-        released.addErrback(self._work.store_failed)
+        released.addErrback(self._work.ending.store_failed)
 
     def _patience(self) -> float | None:
         if self._claiming or self._ready or self._enough_wait():
@@ -233,65 +213,8 @@ class Feed:
             self._ready.append(self._waiting.pop(str(claim)))
 
     def _is_over(self) -> bool:
-        work = self._work
-        busy = self._claiming or self._intake.reading or work.open_units or work.settling
-        if busy or self._ready or self._open is None:
+        units = self._units
+        busy = self._claiming or self._intake.reading or len(units) or units.settling
+        if busy or self._ready:
             return False
-        # What is parked, here or by another worker of the shard, waits for a feed that may close no
-        # sooner than its worker ends.
-        left = self._open.running - self._open.parked + work.feeds.closing + self._open.failed
-        if not self._waiting:
-            over = left + self._open.pending == 0
-            return over and self._judge_others() is not Others.AT_WORK
-        # As long as these wait, what is pending are suspects that cannot be had; and if one of
-        # these is a suspect itself, nothing can. Other shards may be in the same state, so that to
-        # wait for them might be for ever.
-        return left <= len(self._waiting) or any(claim.lone for claim in self._waiting.values())
-
-    def _judge_others(self) -> Others:
-        """What other shards do; of interest only where pages may bring keys of other shards."""
-        return self._others.judge(self._shards, monotonic())
-
-    # Requests.
-
-    def _request(self, unit: Unit, claim: Claim) -> Request | None:
-        try:
-            request = self._build(claim)
-        except PayloadIsNoRequestError as error:
-            unit.fail(f"payload: {error}", permanent=True)
-        except NoRequestError:
-            unit.interrupted = True
-            logger.error(  # noqa: TRY400 - a traceback would say nothing more
-                "The key %s is no URL, and the spider has no request_for_key(key, payload) to "
-                "build a request for it. Add one; the key stays pending.",
-                claim,
-            )
-            self._work.stop("no_request")
-        except Exception as error:
-            logger.exception("request_for_key failed for %s", claim)
-            unit.fail(f"spider: {type(error).__name__}")
-        else:
-            request = of_unit(request, claim.token)
-            request.meta[OWN] = True
-            return request
-        return None
-
-    def _build(self, claim: Claim) -> Request:
-        if (build := getattr(self._spider, "request_for_key", None)) is not None:
-            payload = json.loads(claim.payload or "null")
-            stored = holds_request(claim.payload)
-            request = build(str(claim), None if stored else payload)
-            if not isinstance(request, Request):
-                raise TypeError(f"request_for_key returned {type(request).__name__}, no Request")
-            if stored and (depth := stored_depth(payload)) is not None:
-                request.meta.setdefault("depth", depth)
-            return request
-        if is_live(claim.payload):
-            return self._intake.live[claim].copy()
-        if claim.payload is not None:
-            return decode_request(claim.payload, self._spider, claim)
-        try:
-            # As Scrapy's own start(): what is asked for by name is not a duplicate.
-            return Request(str(claim), dont_filter=True)
-        except ValueError:
-            raise NoRequestError from None
+        return self._end.is_reached(self._waiting.values(), units.feeds.closing)

@@ -67,7 +67,7 @@ class ShardMiddleware:
             # A redirect set out as a request that was this shard's.
             if "redirect_urls" not in request.meta and not self._ownership.holds(request):
                 raise UnownedRequest("another shard owns it")
-        elif self._work is None or not self._work.knows(token):
+        elif self._work is None or not self._work.units.knows(token):
             assert self._stats is not None
             self._stats.inc_value("hexshard/late/requests")
             raise StaleRequest("the attempt it belongs to has ended")

@@ -73,7 +73,7 @@ class StartIntake:
         except CancelledError:
             raise
         except CloseSpider as error:
-            self._work.stop(error.reason or "cancelled")
+            self._work.ending.stop(error.reason or "cancelled")
         except Exception as error:  # noqa: BLE001 - kept for the feed, which raises it in the end
             failure = _described(error)
             logger.error(  # noqa: TRY400 - the traceback follows when the feed raises it
@@ -81,8 +81,8 @@ class StartIntake:
                 failure,
             )
             self.error = error
-            if self._work.reason is None:
-                self._work.detail = failure
+            if self._work.ending.reason is None:
+                self._work.ending.detail = failure
         while self._storing:
             await self._room.wait()
         self.reading = False
@@ -177,7 +177,7 @@ class StartIntake:
         self._storing, self._unstored = self._unstored, {}
         batch = list(self._storing.values())
         stored = self._work.thread.call(lambda store: store.enqueue(batch))
-        stored.addCallbacks(self._stored, self._work.store_failed)
+        stored.addCallbacks(self._stored, self._work.ending.store_failed)
 
     def _stored(self, _added: int) -> None:
         self._stats.inc_value("hexshard/start_keys", len(self._storing))

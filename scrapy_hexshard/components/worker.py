@@ -73,7 +73,7 @@ class WorkerExtension:
         if self.work is not None:
             self.work.open()
             # A life that ends within a second was not in vain, either.
-            self.work.on_first_end = self._report
+            self.work.units.on_first_end = self._report
         self._link.opened(spider.name, self.config.shard)
         timing = (SWEEP_SECONDS, self.config.lease_seconds / 3, self.config.unit_timeout / 4)
         self._housekeeping.start(min(timing), now=False)
@@ -85,7 +85,7 @@ class WorkerExtension:
         detail = fault = None
         if self.work is not None:
             await self.work.close(reason)
-            reason, detail = self.work.reason or reason, self.work.detail
+            reason, detail = self.work.ending.reason or reason, self.work.ending.detail
             fault = self.work.commonest_fault
         self._link.closed(reason, detail, self._totals(), fault)
         if self._link.dropped:

@@ -146,8 +146,8 @@ def told(crawled: Crawl) -> str | None:
     worker = crawled.crawler.get_extension(WorkerExtension)
     assert worker is not None
     assert worker.work is not None
-    assert worker.work.reason == "start_error"
-    return worker.work.detail
+    assert worker.work.ending.reason == "start_error"
+    return worker.work.ending.detail
 
 
 @pytest.mark.parametrize("wraps", [False, True])
