@@ -33,8 +33,8 @@ class ShardEnd:
     def is_reached(self, waiting: Collection[Claim], closing: int) -> bool:
         """Whether nothing more will come, for a worker that has no work but this.
 
-        *waiting* are claims that it holds for requests of start(), *closing* is how many of its keys
-        wait for a feed that is being stored.
+        *waiting* are claims that it holds for requests of start(), *closing* is how many of its
+        keys wait for a feed that is being stored.
         """
         if self._left is None or self._left.open is None:
             return False
